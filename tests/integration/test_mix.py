@@ -351,6 +351,11 @@ def test_wrong_arguments(paths):
     ]:
         with pytest.raises(TypeError, match=message):
             fastload.mix(*wrong)
+    for steps in (5, ["a"], [True]):
+        with pytest.raises(TypeError, match="Expected skip_steps as numbers of steps"):
+            fastload.mix(sources, skip_steps=steps)
+    with pytest.raises(ValueError, match="skip_steps to be at least 0, got -1"):
+        fastload.mix(sources, skip_steps=[3, -1])
 
 
 def token_sources(folder, ranks=(0, 1), **options):
@@ -408,20 +413,42 @@ def test_a_packed_source_has_the_batches_that_it_has_by_itself(tmp_path):
             dataset.close()
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"global_batch_size": 8, "columns": ["id"]},
-        {"global_batch_size": 8, "canonical_ranks": 4, "columns": ["id"]},
-        {"global_batch_size": 8, "canonical_ranks": 4, "pack": Pack("t", 32)},
-    ],
-)
-def test_canonical_slices_are_refused(tmp_path, options):
-    sources = token_sources(tmp_path)
+def test_sources_that_disagree_about_slices_are_refused(tmp_path):
+    plain = token_sources(tmp_path)
     path = f"{tmp_path}/tokens.parquet"
-    sources["z"] = FastParquetDataset(path, rank=0, world_size=1, **options)
-    with pytest.raises(ValueError, match=r"without canonical_ranks, got .* - at source `z`"):
-        fastload.mix(sources)
+
+    def sliced(slices, **options):
+        shape = {"rank": 0, "world_size": 1, "canonical_ranks": slices}
+        options = {"columns": ["id"], "global_batch_size": 12, **options}
+        return FastParquetDataset(path, **shape, **options)
+
+    four, six = sliced(4, global_batch_size=8), sliced(6)
+    lacks = (
+        r"canonical_ranks=4 as source `y` has, got none: write canonical_ranks=4 in each dataset, "
+        r"with global_batch_size .* - at source `rows`"
+    )
+    with pytest.raises(ValueError, match=lacks):
+        fastload.mix({"y": four, "rows": plain["rows"]})
+    with pytest.raises(ValueError, match=lacks):
+        fastload.mix({"rows": plain["rows"], "y": four})
+    with pytest.raises(ValueError, match=r"=4 as source `y` has, got .*=6: .* - at source `z`"):
+        fastload.mix({"y": four, "z": six})
+    # One of these has the slices of its world.
+    fastload.mix({"y": sliced(None, global_batch_size=3), "z": sliced(1)})
+
+
+def test_a_world_that_does_not_divide_the_slices_is_refused(tmp_path):
+    token_sources(tmp_path)
+    dataset = FastParquetDataset(
+        f"{tmp_path}/tokens.parquet",
+        columns=["id"],
+        global_batch_size=12,
+        canonical_ranks=4,
+        rank=0,
+        world_size=3,
+    )
+    with pytest.raises(ValueError, match="world_size that divides canonical_ranks=4, got 3"):
+        next(iter(fastload.mix({"a": dataset})))
 
 
 def test_ranks_that_differ(paths, monkeypatch):

@@ -7,6 +7,7 @@ import pickle
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mix_cases import batches_of, in_turn, legs, lengths_of, mixtures, row_units, run, shapes
 
 from fastload.plan.mix.mix_plan import mix_batches, mix_plan, mix_step
 from fastload.plan.mix.mixture import Mixture, SourceUnits
@@ -14,117 +15,15 @@ from fastload.plan.options import Options
 from fastload.plan.permutation import permutation
 from fastload.plan.position import Position
 from fastload.plan.progress import Leg, advance
-from fastload.plan.sequence import RowGroups
 from fastload.plan.steps import step_of_leg
-from fastload.plan.units.by_tokens import Tokens, TokenUnits
 from fastload.plan.units.packed import PackedUnits
 from fastload.plan.units.packing import Packing, pack_best
-from fastload.plan.units.units import RowUnits
-from fastload.plan.units.windows import Lengths
 
 thorough = settings(max_examples=400, deadline=None)
 
-ways = {
-    "uneven": st.sampled_from(["wrap", "wrap", "drop", "pad"]),
-    "drop_last": st.booleans(),
-    "limit": st.one_of(st.none(), st.integers(0, 40)),
-}
-packings = st.builds(
-    Packing,
-    st.sampled_from([4, 10]),
-    st.sampled_from(["best", "best", "split"]),
-    st.sampled_from(["split", "drop"]),
-)
-budgets = st.builds(Tokens, st.sampled_from([6, 20]), st.booleans())
 
-
-def row_groups_of(*rows):
-    return RowGroups(np.array(rows, np.int64), np.zeros(len(rows), np.int64), np.arange(len(rows)))
-
-
-def row_units(rows, options):
-    return SourceUnits(RowUnits(row_groups_of(rows), options))
-
-
-def lengths_of(lengths, rows):
-    """The lengths of lists in row groups of at most `rows` rows."""
-    groups = [len(lengths[first : first + rows]) for first in range(0, len(lengths), rows)]
-    return Lengths(row_groups_of(*groups), np.array(lengths, np.uint32))
-
-
-@st.composite
-def units_of_lists(draw):
-    """Units formed from lists, whose number differs between the repetitions of a source."""
-    lists = lengths_of(draw(st.lists(st.integers(0, 12), max_size=40)), draw(st.integers(3, 9)))
-    shuffled = {"shuffle": st.sampled_from([True, True, False]), "shuffle_window": st.just(9)}
-    if draw(st.booleans()):
-        options = draw(st.builds(Options, st.integers(1, 4), **shuffled, **ways))
-        return SourceUnits(
-            PackedUnits(lists, options, draw(packings), permutation, pack_best),
-        )
-    options = draw(st.builds(Options, st.just(1), **shuffled, **ways))
-    return SourceUnits(TokenUnits(lists, options, draw(budgets), permutation))
-
-
-plain = st.builds(row_units, st.integers(0, 60), st.builds(Options, st.integers(1, 9), **ways))
-sources = st.one_of(plain, units_of_lists())
-
-
-@st.composite
-def mixtures(draw, stops=("first", "all", "repeat")):
-    chosen = tuple(draw(st.lists(sources, min_size=1, max_size=4)))
-    weight = st.sampled_from([0.5, 1.0, 1.0, 4.0])
-    weights = draw(st.one_of(st.none(), st.tuples(*[weight] * len(chosen))))
-    seeds = tuple(range(len(chosen)))
-    return Mixture(chosen, weights, draw(st.sampled_from(stops)), draw(st.integers(0, 99)), seeds)
-
-
-shapes = st.tuples(st.integers(1, 4), st.integers(0, 3))
-# World, workers, and batches to deliver, modulo how many there are and one more.
-legs = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 3), st.integers(0, 99)), max_size=3)
-
-
-def batches_of(mixture, plan):
-    """The batches of a worker: source, seed of the repetition, own positions, all positions."""
-    queues = [queue_of(mixture, plan, number) for number in range(len(mixture.sources))]
-    for number in plan.order.tolist():
-        seed, own, repeats = next(queues[number])
-        yield number, seed, tuple(own), tuple(repeats)
-    assert all(next(queue, None) is None for queue in queues)
-
-
-def queue_of(mixture, plan, number):
-    size = mixture.sources[number].options.batch_size
-    for own in plan.shares(number):
-        seed, share = own.seed, own.share
-        rows = [(p, True) for a, b in share.positions.tolist() for p in range(a, b)]
-        rows += [(share.repeated, False)] * share.repeats
-        for start in range(0, len(rows), size):
-            batch = rows[start : start + size]
-            yield seed, [p for p, own in batch if own], [p for p, own in batch if not own]
-
-
-def in_turn(mixture, progress, world, rank, workers):
-    """A rank's batches in the order in which a DataLoader asks its workers for them."""
-    plans = [
-        mix_plan(mixture, 7, progress, world, rank, workers, worker)
-        for worker in range(max(1, workers))
-    ]
-    rounds = itertools.zip_longest(*(batches_of(mixture, plan) for plan in plans))
-    return [batch for batches in rounds for batch in batches if batch is not None]
-
-
-def run(mixture, legs, shape):
-    """The progress of the legs and of one more to the end; what each rank delivers in each."""
-    progress, delivered = (), []
-    for world, workers, steps in [*legs, (*shape, None)]:
-        left = mix_batches(mixture, 7, progress, world)
-        count = left if steps is None else steps % (left + 1)
-        ranks = [in_turn(mixture, progress, world, rank, workers) for rank in range(world)]
-        assert [len(batches) for batches in ranks] == [left] * world
-        delivered.append([batches[:count] for batches in ranks])
-        progress = advance(progress, world, workers, count)
-    return progress, delivered
+def row_source(rows, options):
+    return SourceUnits(row_units(rows, options))
 
 
 @thorough
@@ -184,7 +83,7 @@ def test_one_sequence_of_sources(mixture, legs, shape, other_workers):
 
 
 def test_each_world_draws_anew():
-    rows = row_units(1200, Options(1, uneven="drop"))
+    rows = row_source(1200, Options(1, uneven="drop"))
     mixture = Mixture((rows, rows), None, "all", 1, (0, 1))
     orders = [mix_plan(mixture, epoch, (), world, 0).order for epoch in (0, 1) for world in (1, 2)]
     orders.append(mix_plan(mixture, 0, [Leg(1, 1, 300)], 2, 0).order)
@@ -248,7 +147,7 @@ def test_repetitions_have_as_many_batches_as_their_own_orders_give():
     lists = lengths_of([1, 9, 9, 5, 5, 5, 1, 8, 2, 6, 4, 7, 3] * 4, 5)
     options = Options(1, shuffle=True, shuffle_window=7)
     packed = SourceUnits(PackedUnits(lists, options, Packing(10), permutation, pack_best))
-    mixture = Mixture((row_units(300, Options(1)), packed), (1.0, 1.0), "repeat", 3, (0, 1))
+    mixture = Mixture((row_source(300, Options(1)), packed), (1.0, 1.0), "repeat", 3, (0, 1))
     shares = list(mix_plan(mixture, 7, (), 1, 0).shares(1))
     totals = [packed.total(own.seed, 7) for own in shares]
     assert len(set(totals)) > 1
@@ -279,7 +178,7 @@ def test_a_repetition_without_a_batch_has_the_order_of_the_first():
     options = Options(1, shuffle=True, limit=2)
     packed = SourceUnits(PackedUnits(lists, options, Packing(5), permutation, pack_best))
     seed = next(seed for seed in itertools.count() if packed.total(seed, 7) == 2)
-    mixture = Mixture((row_units(99, Options(1)), packed), (1.0, 1.0), "repeat", 3, (0, seed))
+    mixture = Mixture((row_source(99, Options(1)), packed), (1.0, 1.0), "repeat", 3, (0, seed))
     shares = list(mix_plan(mixture, 7, (), 1, 0).shares(1))
     assert min(own.split.most for own in shares) > 0
     assert sum(own.seed == seed for own in shares) > 10

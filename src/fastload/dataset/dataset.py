@@ -850,11 +850,11 @@ class FastParquetDataset(Resumable[_Item_co]):
         if not self._options.skip_steps:
             return None
         left = self._units.steps_left(start, part)
-        return skipped_steps(self._options, steps_of(start.progress), left)
+        return skipped_steps(self._options.skip_steps, steps_of(start.progress), left)
 
     def _delivered(self, position: Position) -> int:
         steps = super()._delivered(position)
-        return steps - len(skipped_steps(self._options, 0, steps))
+        return steps - len(skipped_steps(self._options.skip_steps, 0, steps))
 
     def _rows_of(
         self, position: Position, steps: Sequence[StepOfLeg], rank: int | None

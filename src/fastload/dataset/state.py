@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "check_identity",
+    "check_skipped",
     "decode_position",
     "decode_state",
     "encode_identity",
@@ -62,29 +63,36 @@ def encode_state(
         worker: number of the worker and number of workers, if the position is that of one
             worker's own share.
     """
-    state = {
-        **encode_position(position, worker),
+    return {
+        **encode_position(position, worker, options.skip_steps),
         **encode_identity(source, options, predicate),
     }
-    if worker is not None and options.skip_steps:
-        state["skip_steps"] = _steps_text(options)
-    return state
 
 
-def encode_position(position: Position, worker: tuple[int, int] | None = None) -> dict[str, Any]:
-    """Return the part of a state that holds the progress of a run."""
+def encode_position(
+    position: Position, worker: tuple[int, int] | None = None, skip_steps: tuple[int, ...] = ()
+) -> dict[str, Any]:
+    """Return the part of a state that holds the progress of a run.
+
+    Args:
+        position: the position after what was delivered.
+        worker: as for `encode_state`.
+        skip_steps: numbers of the steps that each epoch leaves out, ascending.
+    """
     state: dict[str, Any] = {"version": _VERSION, "seed": position.seed, "epoch": position.epoch}
     state["progress"] = _encode_legs(position.progress)
     if position.seeds:
         state["seeds"] = list(position.seeds)
     if worker is not None:
         state["worker"] = [*worker, position.taken]
+        if skip_steps:
+            state["skip_steps"] = _steps_text(skip_steps)
     return state
 
 
-def _steps_text(options: Options) -> str:
+def _steps_text(skip_steps: tuple[int, ...]) -> str:
     """Return a text of the steps that are left out, different for other steps."""
-    return digest(repr(options.skip_steps)) if options.skip_steps else ""
+    return digest(repr(skip_steps)) if skip_steps else ""
 
 
 def encode_identity(source: Source, options: Options, predicate: Predicate) -> dict[str, Any]:
@@ -129,12 +137,22 @@ def decode_state(
     """
     position, own = decode_position(state, worker)
     check_identity(state, source, options, predicate)
-    if own and state.get("skip_steps", "") != _steps_text(options):
+    if own:
+        check_skipped(state, options.skip_steps)
+    return position, own
+
+
+def check_skipped(state: Mapping[str, Any], skip_steps: tuple[int, ...]) -> None:
+    """Refuse the state of one worker that was saved with other `skip_steps`.
+
+    Raises:
+        ValueError: the steps differ.
+    """
+    if state.get("skip_steps", "") != _steps_text(skip_steps):
         raise ValueError(
             "Expected the skip_steps that the state was saved with, got others: with "
             "StatefulDataLoader skip_steps must stay the same; state_dict(after=batch) serves any"
         )
-    return position, own
 
 
 def decode_position(

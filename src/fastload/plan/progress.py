@@ -121,7 +121,7 @@ def batches(
     split = split_rest(total_rows, options, before, world)
     split.expect_delivered(done)
     left = max(0, (split.most if rank is None else int(split.batches[rank])) - done)
-    return left - len(skipped_steps(options, steps_of(progress), left))
+    return left - len(skipped_steps(options.skip_steps, steps_of(progress), left))
 
 
 def steps_of(progress: Sequence[Leg]) -> int:
@@ -152,7 +152,7 @@ def share(
     shape = (world, rank, workers, worker)
     here = turn(total_rows, options, progress, *shape, skip_batches)
     split = split_rest(total_rows, options, here.before, world)
-    skipped = skipped_steps(options, steps_of(here.before), int(split.batches[rank]))
+    skipped = skipped_steps(options.skip_steps, steps_of(here.before), int(split.batches[rank]))
     if len(skipped):
         workers = max(1, workers)
         return part_of_worker(split, rank, workers, here.worker, skipped, here.delivered)
@@ -185,7 +185,7 @@ def turn(
     before, done = going_on(progress, world, workers)
     split = split_rest(total_rows, options, before, world)
     split.expect_delivered(done)
-    skipped = skipped_steps(options, steps_of(before), int(split.batches[rank]))
+    skipped = skipped_steps(options.skip_steps, steps_of(before), int(split.batches[rank]))
     done -= int(np.searchsorted(skipped, done))
     number = (worker + done) % workers
     _, count = near_equal(split.batches[rank] - len(skipped), workers)

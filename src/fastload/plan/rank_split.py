@@ -14,9 +14,11 @@ import numpy as np
 from fastload.plan.intervals import Int64s, near_equal, select
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fastload.plan.options import Options
 
-__all__ = ["RankSplit", "Share", "whole_epoch"]
+__all__ = ["RankSplit", "Share", "joined", "whole_epoch"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,6 +41,13 @@ class Share:
     def rows(self) -> int:
         """Number of rows delivered, the repeated row included."""
         return int((self.positions[:, 1] - self.positions[:, 0]).sum()) + self.repeats
+
+
+def joined(shares: Sequence[Share]) -> Share:
+    """Return one share that delivers several shares in turn; only the last may repeat a row."""
+    parts = [np.zeros((0, 2), np.int64), *(share.positions for share in shares)]
+    repeated = shares[-1].repeated if shares else -1
+    return Share(np.concatenate(parts), sum(share.repeats for share in shares), repeated)
 
 
 def whole_epoch(total_rows: int, options: Options) -> Int64s:

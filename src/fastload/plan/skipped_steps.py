@@ -17,25 +17,26 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fastload.plan.intervals import near_equal
-from fastload.plan.rank_split import Share
+from fastload.plan.rank_split import joined
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fastload.plan.intervals import Int64s
-    from fastload.plan.options import Options
-    from fastload.plan.rank_split import RankSplit
+    from fastload.plan.rank_split import RankSplit, Share
 
 __all__ = ["part_of_worker", "skipped_steps", "steps_over"]
 
 
-def skipped_steps(options: Options, first: int, count: int) -> Int64s:
+def skipped_steps(skip_steps: Sequence[int], first: int, count: int) -> Int64s:
     """Return which of `count` steps are left out, as ascending numbers from the first step on.
 
     Args:
-        options: the dataset's parameters.
+        skip_steps: numbers of the steps that each epoch leaves out, ascending.
         first: number of the first step in the epoch.
         count: number of steps.
     """
-    numbers = np.array(options.skip_steps, np.int64)
+    numbers = np.array(skip_steps, np.int64)
     return numbers[(first <= numbers) & (numbers < first + count)] - first
 
 
@@ -85,6 +86,4 @@ def part_of_worker(
     ]
     # Only the rank's last batch repeats a row. The steps after this batch are fewer than the
     # workers, so the batch is the last one of its worker.
-    repeated = shares[-1].repeated if shares else -1
-    parts = [np.zeros((0, 2), np.int64), *(share.positions for share in shares)]
-    return Share(np.concatenate(parts), sum(share.repeats for share in shares), repeated)
+    return joined(shares)

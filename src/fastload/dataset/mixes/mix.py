@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from functools import partial
-from numbers import Real
 from textwrap import indent
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 from fastload.batch.batch import Batch
+from fastload.dataset.arguments import step_numbers
+from fastload.dataset.mixes.arguments import checked_slices, checked_sources, checked_weights
 from fastload.dataset.mixes.mix_feed import MixedFeed
-from fastload.dataset.mixes.mix_source import MixSource
 from fastload.dataset.passes.epoch_iterator import EpochIterator
 from fastload.dataset.resumable import Resumable
-from fastload.dataset.state import decode_position, encode_position, no_state
+from fastload.dataset.state import check_skipped, decode_position, encode_position, no_state
 from fastload.dataset.step_rows import step_rows
 from fastload.plan.mix.draws import Stop
 from fastload.plan.mix.mix_plan import mix_batches, mix_plan, mix_step
 from fastload.plan.mix.mixture import Mixture
+from fastload.plan.options import expect_at_least
 from fastload.plan.position import Position
+from fastload.plan.skipped_steps import skipped_steps
+from fastload.runtime.units import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -46,6 +47,8 @@ def mix(
     weights: Mapping[str, float] | Sequence[float] | None = None,
     seed: int = 0,
     stop: Stop = "first",
+    *,
+    skip_steps: Iterable[int] = (),
 ) -> MixedDataset:
     """Return a dataset that draws each batch at random from one of several datasets.
 
@@ -71,10 +74,12 @@ def mix(
 
     Args:
         datasets: The sources, as a mapping from name to dataset, packed or not.
-            A mix takes no dataset with canonical_ranks or global_batch_size. A dataset with
-            `weights` keeps them: from now on, `set_weights` raises.
-            All datasets must have the same rank and world size. Each rank must have as many batches
-            as the others, so uneven="keep" needs a world of one.
+            A mix takes no dataset with skip_steps. A dataset with `weights` keeps them: from now
+            on, `set_weights` raises. All datasets must have the same rank and world size. Each rank
+            must have as many batches as the others, so uneven="keep" needs a world of one. With
+            canonical_ranks or global_batch_size, all datasets must have the same canonical_ranks;
+            global_batch_size may differ. Step t of the mix then has the same set of rows on every
+            number of ranks that divides canonical_ranks, also after a resume on another number.
         weights: How often each source is drawn: positive numbers by name or in order, or None.
             Only the ratios of the weights count. None weights a source by its number of
             batches, so that all sources last about equally long.
@@ -85,11 +90,15 @@ def mix(
             batch left; an exhausted source is no longer drawn, and each batch comes once.
             "repeat": when each source was exhausted once; a source that is exhausted earlier
             starts over, in another order if the source shuffles.
+        skip_steps: Numbers of steps of the mix to leave out of each epoch, such as range(10, 20).
+            A step is one batch of each rank, and `rows_of` has the same numbers. All other steps
+            keep their numbers, sources and rows. A state counts steps that were left out as
+            delivered, so a run may resume with other `skip_steps`.
 
     Raises:
         ValueError, TypeError: An argument is wrong, or the datasets cannot be mixed.
     """
-    return MixedDataset(datasets, weights, seed, stop)
+    return MixedDataset(datasets, weights, seed, stop, skip_steps=skip_steps)
 
 
 class MixedDataset(Resumable[Batch]):
@@ -105,6 +114,7 @@ class MixedDataset(Resumable[Batch]):
         weights: How often each source is drawn, as `mix` takes the weights.
         seed: Seed of the draws.
         stop: When an epoch ends: "first", "all" or "repeat", as `mix` defines them.
+        skip_steps: Numbers of steps to leave out, as `mix` takes the numbers.
 
     Raises:
         ValueError, TypeError: An argument is wrong, or the datasets cannot be mixed.
@@ -116,8 +126,10 @@ class MixedDataset(Resumable[Batch]):
         weights: Mapping[str, float] | Sequence[float] | None,
         seed: int,
         stop: Stop,
+        *,
+        skip_steps: Iterable[int] = (),
     ) -> None:
-        sources = _sources(datasets)
+        sources = checked_sources(datasets)
         if type(seed) is not int:
             raise TypeError(f"Expected seed as int, got {seed!r}")
         if stop not in get_args(Stop):
@@ -126,7 +138,18 @@ class MixedDataset(Resumable[Batch]):
         names = [source.name for source in sources]
         units = tuple(source.units for source in sources)
         seeds = tuple(source.seed for source in sources)
-        self._mixture = Mixture(units, _weights(weights, names), stop, seed, seeds)
+        steps = step_numbers(skip_steps)
+        if steps:
+            expect_at_least(0, skip_steps=steps[0])
+        self._mixture = Mixture(
+            units,
+            checked_weights(weights, names),
+            stop,
+            seed,
+            seeds,
+            skip_steps=steps,
+            canonical_ranks=checked_slices(sources),
+        )
         super().__init__(Position(seed, 0, (), seeds=seeds))
         self._of = sources
         self._check_ranks({s.name: s.rank for s in sources if s.rank is not None})
@@ -180,9 +203,9 @@ class MixedDataset(Resumable[Batch]):
                 )
                 for number, source in enumerate(self._of)
             ]
-            begun = self._pass = EpochIterator(
-                MixedFeed(plan.order.tolist(), feeds, self._of), start, part
-            )
+            feed = MixedFeed(plan.order.tolist(), feeds, self._of)
+            skipped = plan.skipped if self._mixture.skip_steps else None
+            begun = self._pass = EpochIterator(feed, start, part, skipped)
         return begun
 
     def close(self) -> None:
@@ -197,6 +220,8 @@ class MixedDataset(Resumable[Batch]):
     def __repr__(self) -> str:
         sources = [indent(f"{source.name!r}: {source.dataset!r}", "  ") for source in self._of]
         head = f"MixedDataset of {len(sources)} datasets, stop={self._mixture.stop!r}"
+        if self._mixture.skip_steps:
+            head += f", without {counted(len(self._mixture.skip_steps), 'step')}"
         return "\n".join([head, *sources])
 
     def _resolved_rank(self) -> Rank:
@@ -226,6 +251,10 @@ class MixedDataset(Resumable[Batch]):
         mixture = self._mixture.at(position)
         return mix_batches(mixture, position.epoch, position.progress, world)
 
+    def _delivered(self, position: Position) -> int:
+        steps = super()._delivered(position)
+        return steps - len(skipped_steps(self._mixture.skip_steps, 0, steps))
+
     def _plan(self, start: Position, part: WorkerSlot) -> MixPlan:
         return mix_plan(
             self._mixture.at(start),
@@ -251,7 +280,7 @@ class MixedDataset(Resumable[Batch]):
 
     def _encoded(self, position: Position, worker: tuple[int, int] | None = None) -> dict[str, Any]:
         return {
-            **encode_position(position, worker),
+            **encode_position(position, worker, self._mixture.skip_steps),
             "stop": self._mixture.stop,
             "weights": self._mixture.weights and list(self._mixture.weights),
             "sources": [source.identity() for source in self._of],
@@ -261,6 +290,8 @@ class MixedDataset(Resumable[Batch]):
         self, state: Mapping[str, Any], worker: tuple[int, int] | None
     ) -> tuple[Position, bool]:
         position, own = decode_position(state, worker)
+        if own:
+            check_skipped(state, self._mixture.skip_steps)
         self._check_draws(state)
         for source, saved in zip(self._of, state["sources"], strict=True):
             source.check_identity(saved)
@@ -305,44 +336,3 @@ class MixedDataset(Resumable[Batch]):
         own = next(self._plan(start, part).shares(number), None)
         if own is not None:
             self._of[number].prepare(own, start, part, scan)
-
-
-def _sources(datasets: Mapping[str, FastParquetDataset]) -> list[MixSource]:
-    if not isinstance(datasets, Mapping):
-        raise TypeError(
-            "Expected datasets as a mapping from name to FastParquetDataset, got "
-            f"{type(datasets).__name__}"
-        )
-    if not datasets:
-        raise ValueError("Expected at least one dataset to mix, got none")
-    sources: list[MixSource] = []
-    for name, dataset in datasets.items():
-        twice = [other.name for other in sources if other.dataset is dataset]
-        if twice:
-            raise ValueError(
-                f"The dataset of source `{twice[0]}` is used twice - at source `{name}`"
-            )
-        sources.append(MixSource(name, dataset))
-    return sources
-
-
-def _weights(
-    weights: Mapping[str, float] | Sequence[float] | None, names: Sequence[str]
-) -> tuple[float, ...] | None:
-    if weights is None:
-        return None
-    if isinstance(weights, Mapping):
-        if set(weights) != set(names):
-            raise ValueError(f"Expected weights of {list(names)}, got those of {list(weights)}")
-        weights = [weights[name] for name in names]
-    if len(weights) != len(names):
-        raise ValueError(f"Expected a weight of each of {list(names)}, got {len(weights)} weights")
-    for name, weight in zip(names, weights, strict=True):
-        given: object = weight
-        if isinstance(given, bool) or not isinstance(given, Real):
-            raise TypeError(f"Expected weights as numbers, got {weight!r} - at source `{name}`")
-        if not (weight > 0 and math.isfinite(weight)):
-            raise ValueError(
-                f"Expected positive and finite weights, got {weight!r} - at source `{name}`"
-            )
-    return tuple(float(weight) for weight in weights)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fastload.dataset.passes.feed import OpenFeed
     from fastload.dataset.ranks import Rank
     from fastload.engine.stats import Stats
-    from fastload.plan.mix.mix_plan import SourceShare
+    from fastload.plan.mix.source_share import SourceShare
     from fastload.plan.options import Options
     from fastload.plan.position import Position, WorkerSlot
     from fastload.plan.units.units import Units
@@ -61,14 +61,9 @@ class MixSource:
             )
         if dataset._options.skip_steps:
             raise ValueError(
-                "Expected a dataset without skip_steps, got one with skip_steps: a mix leaves out "
-                f"no steps - at source `{name}`"
-            )
-        if dataset._options.canonical_ranks is not None:
-            raise ValueError(
-                "Expected a dataset without canonical_ranks, got one with global_batch_size or "
-                "canonical_ranks: the steps of a mix depend on the number of ranks. Pass "
-                f"batch_size, the batch of one rank, instead - at source `{name}`"
+                "Expected a dataset without skip_steps, got one with skip_steps: a mix counts its "
+                "own steps, so write mix(..., skip_steps=) with numbers of steps of the mix - at "
+                f"source `{name}`"
             )
         self.name = name
         self.dataset = dataset
@@ -89,6 +84,11 @@ class MixSource:
     def seed(self) -> int:
         """The seed of the source's own order."""
         return self._options.seed
+
+    @property
+    def canonical_ranks(self) -> int | None:
+        """Number of the source's canonical slices; None = the source has no such slices."""
+        return self._options.canonical_ranks
 
     @property
     def provenance(self) -> bool:

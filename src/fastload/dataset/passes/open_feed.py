@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from fastload.dataset.passes.feed import OpenFeed
     from fastload.engine.engine import Engine
-    from fastload.plan.mix.mix_plan import SourceShare
+    from fastload.plan.mix.source_share import SourceShare
     from fastload.plan.options import Options
     from fastload.plan.position import WorkerSlot
     from fastload.plan.rank_split import Share

@@ -6,6 +6,10 @@ turn: worker w of a leg delivers the steps w, w + workers, ... of the rest of th
 batches of each source are split among the workers in contiguous parts, worker 0's part first. So a
 count of delivered batches says exactly which rows of which source are left.
 
+With canonical slices, a batch of a source is a step of all ranks. The mix is then planned as a mix
+of one rank, and each rank delivers its slices of the steps: see module `canonical`. Steps that
+`skip_steps` leaves out are drawn, and count as delivered: see module `skipped_steps`.
+
 In a mix with stop="repeat", a source that ends begins anew: a repetition is an epoch of the source
 in an order of its own. If the order decides the number of units, as with packed rows, repetitions
 have different numbers of batches.
@@ -14,15 +18,18 @@ have different numbers of batches.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import count, pairwise
+from itertools import count
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
 from fastload.plan.mix.draws import Stock, draw_sources
+from fastload.plan.mix.source_share import SourceShare, batch_numbers, ranges_to_deliver
 from fastload.plan.permutation import stream_key
-from fastload.plan.progress import going_on, merged
+from fastload.plan.progress import going_on, merged, steps_of
+from fastload.plan.skipped_steps import skipped_steps
 from fastload.plan.steps import StepShare
+from fastload.plan.units.canonical import merged_ranks, slices_of_rank, step_of_all_ranks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,48 +38,13 @@ if TYPE_CHECKING:
     from fastload.plan.mix.draws import Indices
     from fastload.plan.mix.mixture import Mixture
     from fastload.plan.progress import Leg
-    from fastload.plan.rank_split import RankSplit, Share
+    from fastload.plan.rank_split import RankSplit
     from fastload.plan.steps import StepOfLeg
 
-__all__ = ["MixPlan", "SourceShare", "mix_batches", "mix_plan", "mix_step"]
+__all__ = ["MixPlan", "mix_batches", "mix_plan", "mix_step"]
 
 # Third part, after seed and epoch, of the names of these streams. A dataset uses 0 and 1.
 _SOURCE_STREAM = 2
-
-
-class SourceShare(NamedTuple):
-    """Batches of one repetition of a source that one worker delivers in a leg.
-
-    Attributes:
-        seed: seed of the repetition's order.
-        split: split over ranks of the positions that were undelivered when the leg began.
-        rank: the worker's rank.
-        first: number, among the rank's batches, of the worker's first batch.
-        stop: number, among the rank's batches, after the worker's last batch.
-        delivered: batches of the worker that were delivered.
-    """
-
-    seed: int
-    split: RankSplit
-    rank: int
-    first: int
-    stop: int
-    delivered: int
-
-    @property
-    def share(self) -> Share:
-        """Share of the worker that is left to deliver."""
-        return self.split.share(self.rank, self.first + self.delivered, self.stop)
-
-    @property
-    def shares_of_leg(self) -> tuple[Share, Share, Share]:
-        """Three shares of the rank in the leg.
-
-        The shares are the batches before the worker's, the worker's, and the batches after them.
-        """
-        edges = [0, self.first, self.stop, self.split.most]
-        before, own, after = (self.split.share(self.rank, *pair) for pair in pairwise(edges))
-        return before, own, after
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,48 +73,78 @@ class _MixState:
         return self.steps[self.done :]
 
 
+class _Slot(NamedTuple):
+    """A worker in a leg.
+
+    Attributes:
+        rank: number of the worker's rank in the splits of the sources.
+        slices: the canonical slices that the worker's rank delivers; None = there are no slices.
+        workers: number of workers of each rank.
+        turn: of the steps that are not left out, the worker delivers the steps turn,
+            turn + workers, ...
+        delivered: how many of these steps, from the first on, were delivered.
+        done: number of steps of the leg that are over.
+    """
+
+    rank: int
+    slices: range | None
+    workers: int
+    turn: int
+    delivered: int
+    done: int
+
+
 class MixPlan:
     """The plan of one worker: the source of each batch, and the batches of each source.
 
     Args:
         mixture: the sources and how they are drawn.
         state: progress of the epoch when the worker's leg begins.
-        rank: the worker's rank.
-        workers: number of workers of each rank in the leg.
-        turn: the worker delivers the steps turn, turn + workers, ... of the leg.
-        skipped: number of these steps that were delivered.
+        slot: the worker in the leg.
+        skipped: numbers of the steps of the leg that the epoch leaves out, ascending.
 
     Attributes:
         order: source of each batch of the worker, (batches,).
+        skipped: numbers of the steps that the epoch leaves out, counted from the first step of the
+            worker's leg that is not over.
     """
 
-    def __init__(
-        self, mixture: Mixture, state: _MixState, rank: int, workers: int, turn: int, skipped: int
-    ) -> None:
-        self.order = state.rest[turn::workers][skipped:]
+    def __init__(self, mixture: Mixture, state: _MixState, slot: _Slot, skipped: Int64s) -> None:
+        count = len(state.rest)
+        steps = np.arange(count) if not len(skipped) else np.delete(np.arange(count), skipped)
+        self._own = steps[slot.turn :: slot.workers]
+        self._own_sources = state.rest[self._own]
+        self.order = self._own_sources[slot.delivered :]
+        self.skipped = skipped[skipped >= slot.done] - slot.done
         self._mixture = mixture
         self._state = state
-        self._rank = rank
-        self._workers = workers
-        self._turn = turn
-        self._first = turn + skipped * workers
+        self._slot = slot
 
     def shares(self, source: int) -> Iterator[SourceShare]:
-        """Yield the shares that the batches of a source come from, one for each repetition.
+        """Yield the shares that the batches of a source come from, in the order of delivery.
+
+        There is one share for each repetition. With `skip_steps`, a repetition may have two.
 
         Args:
             source: number of the source.
         """
+        slot = self._slot
         steps = np.flatnonzero(self._state.rest == source)
+        of_source = self._own_sources == source
+        own = self._own[of_source]
+        delivered = int(np.count_nonzero(of_source[: slot.delivered]))
+        first = 0
         for run in _runs(self._mixture, self._state, source, len(steps)):
-            own = steps[run.start : run.stop]
-            turns = own % self._workers
-            first = int((turns < self._turn).sum())
-            mine = own[turns == self._turn]
-            delivered = int(np.searchsorted(mine, self._first))
-            if delivered < len(mine):
-                seed, split, _ = run.repetition
-                yield SourceShare(seed, split, self._rank, first, first + len(mine), delivered)
+            seed, split, _ = run.repetition
+            of_run = steps[run.start : run.stop]
+            stop = int(np.searchsorted(own, of_run[-1], side="right"))
+            numbers = batch_numbers(of_run, slot.workers, own[first:stop])
+            for ranges in ranges_to_deliver(numbers, split.most - 1):
+                count = int((ranges[:, 1] - ranges[:, 0]).sum())
+                if delivered < first + count:
+                    gone = max(0, delivered - first)
+                    yield SourceShare(seed, split, slot.rank, slot.slices, ranges, gone)
+                first += count
 
 
 def mix_plan(
@@ -172,24 +174,37 @@ def mix_plan(
         skip_batches: number of this worker's own batches to leave out at the start.
 
     Raises:
-        ValueError: `progress` claims more batches than the mix has.
+        ValueError: `progress` claims more batches than the mix has, or `world` does not divide the
+            number of canonical slices.
     """
+    slices = None
+    if mixture.canonical_ranks is not None:
+        slices = slices_of_rank(mixture.canonical_ranks, rank, world)
+        progress, world, rank = merged_ranks(progress), 1, 0
     workers = max(1, workers)
     before, done = going_on(progress, world, workers)
     state = _state_on(mixture, epoch, before, world)
     _expect_delivered(state, done)
-    turn = (worker + done) % workers
-    delivered = -(-max(0, done - turn) // workers)
-    return MixPlan(mixture, state, rank, workers, turn, delivered + skip_batches)
+    skipped = skipped_steps(mixture.skip_steps, steps_of(before), len(state.rest))
+    steps = done - int(np.searchsorted(skipped, done))
+    turn = (worker + steps) % workers
+    delivered = -(-max(0, steps - turn) // workers)
+    slot = _Slot(rank, slices, workers, turn, delivered + skip_batches, done)
+    return MixPlan(mixture, state, slot, skipped)
 
 
 def mix_batches(mixture: Mixture, epoch: int, progress: Sequence[Leg], world: int) -> int:
     """Return the batches that each rank of `world` still delivers after `progress`.
 
     Raises:
-        ValueError: a leg claims more batches than it had.
+        ValueError: a leg claims more batches than it had, or `world` does not divide the number of
+            canonical slices.
     """
-    return len(_state_on(mixture, epoch, merged(progress), world).rest)
+    if mixture.canonical_ranks is not None:
+        slices_of_rank(mixture.canonical_ranks, 0, world)
+        progress, world = merged_ranks(progress), 1
+    left = len(_state_on(mixture, epoch, merged(progress), world).rest)
+    return left - len(skipped_steps(mixture.skip_steps, steps_of(progress), left))
 
 
 def mix_step(
@@ -206,20 +221,26 @@ def mix_step(
     Raises:
         ValueError: the epoch has no such step, or the step's leg has no such rank.
     """
-    state = _state_on(mixture, epoch, step.before, step.world)
-    if not 0 <= step.number < len(state.rest):
-        raise step.missing(len(state.rest))
-    source = int(state.rest[step.number])
+    slices = mixture.canonical_ranks
+    planned = step if slices is None else step_of_all_ranks(step)
+    state = _state_on(mixture, epoch, planned.before, planned.world)
+    if not 0 <= planned.number < len(state.rest):
+        raise planned.missing(len(state.rest))
+    source = int(state.rest[planned.number])
     steps = np.flatnonzero(state.rest == source)
-    draw = int(np.searchsorted(steps, step.number))
+    draw = int(np.searchsorted(steps, planned.number))
     runs = _runs(mixture, state, source, len(steps))
     run = next(run for run in runs if draw < run.stop)
-    turns = steps[run.start : run.stop] % step.workers
-    turn = step.number % step.workers
-    batch = int((turns < turn).sum() + (turns[: draw - run.start] == turn).sum())
+    of_run = steps[run.start : run.stop]
+    batch = int(batch_numbers(of_run, step.workers, np.array([planned.number]))[0])
     seed, split, _ = run.repetition
     for number in step.ranks(rank):
-        yield StepShare(source, seed, split.share(number, batch, batch + 1))
+        if slices is None:
+            share = split.share(number, batch, batch + 1)
+        else:
+            of_rank = slices_of_rank(slices, number, step.world)
+            share = replace(split.share(0, batch, batch + 1), slices=of_rank)
+        yield StepShare(source, seed, share)
 
 
 class _Repetition(NamedTuple):
@@ -244,7 +265,8 @@ def _runs(mixture: Mixture, state: _MixState, number: int, draws: int) -> Iterat
     while start < draws:
         repetition = next(repetitions)
         stop = min(start + repetition.split.most, draws)
-        yield _Run(repetition, start, stop)
+        if start < stop:
+            yield _Run(repetition, start, stop)
         start = stop
 
 

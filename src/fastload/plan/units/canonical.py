@@ -25,6 +25,7 @@ import numpy as np
 from fastload.plan.intervals import edges_of
 from fastload.plan.rank_split import RankSplit, Share, whole_epoch
 from fastload.plan.read_plan import ReadPlan
+from fastload.plan.steps import step_of_leg
 from fastload.plan.units.units import RowUnits, Units
 
 if TYPE_CHECKING:
@@ -37,7 +38,15 @@ if TYPE_CHECKING:
     from fastload.plan.sequence import RowGroups
     from fastload.plan.steps import StepOfLeg, StepShare
 
-__all__ = ["CanonicalUnits", "in_lanes", "row_units", "slice_options"]
+__all__ = [
+    "CanonicalUnits",
+    "in_lanes",
+    "merged_ranks",
+    "row_units",
+    "slice_options",
+    "slices_of_rank",
+    "step_of_all_ranks",
+]
 
 
 def slice_options(options: Options) -> Options:
@@ -54,6 +63,34 @@ def slice_options(options: Options) -> Options:
         batch_size=options.batch_size // slices,
         shuffle_window=max(1, options.shuffle_window // slices),
     )
+
+
+def slices_of_rank(slices: int, rank: int, world: int) -> range:
+    """Return which of `slices` canonical slices a rank of `world` delivers.
+
+    Raises:
+        ValueError: `world` does not divide the number of slices.
+    """
+    if slices % world:
+        raise ValueError(
+            f"Expected a world_size that divides canonical_ranks={slices}, got {world}"
+        )
+    each = slices // world
+    return range(rank * each, (rank + 1) * each)
+
+
+def merged_ranks(legs: Sequence[Leg]) -> tuple[Leg, ...]:
+    """Return legs that count steps of all ranks, not batches of one rank."""
+    return tuple(replace(leg, world=1) for leg in legs)
+
+
+def step_of_all_ranks(step: StepOfLeg) -> StepOfLeg:
+    """Return a step in the leg that a run of one rank would have delivered the step in.
+
+    Legs with as many workers are one such leg, whatever their numbers of ranks.
+    """
+    legs = merged_ranks(step.before)
+    return step_of_leg(legs, 1, step.workers, step.first + step.number)
 
 
 def row_units(row_groups: RowGroups, options: Options) -> Units:
@@ -94,12 +131,12 @@ class CanonicalUnits(Units):
 
     def batches(self, at: Position, world: int, rank: int | None) -> int:
         """Return the steps that are left after a position: as many for every rank."""
-        self._slices_of(0, world)
+        slices_of_rank(self._slices, 0, world)
         return super().batches(_of_all_ranks(at), 1, None if rank is None else 0)
 
     def share(self, at: Position, part: WorkerSlot, rank: int) -> Share:
         """Return the steps that a worker delivers after a position, and the rank's slices."""
-        slices = self._slices_of(rank, part.world)
+        slices = slices_of_rank(self._slices, rank, part.world)
         steps = super().share(_of_all_ranks(at), replace(part, world=1), 0)
         return replace(steps, slices=slices)
 
@@ -112,10 +149,9 @@ class CanonicalUnits(Units):
     ) -> Iterator[StepShare]:
         """Yield the steps, with the slices of each rank."""
         for step in steps:
-            of_all = step._replace(before=_merged_ranks(step.before), world=1)
-            (share,) = super().step_shares(at, [of_all], None)
+            (share,) = super().step_shares(at, [step_of_all_ranks(step)], None)
             for number in step.ranks(rank):
-                slices = self._slices_of(number, step.world)
+                slices = slices_of_rank(self._slices, number, step.world)
                 yield share._replace(share=replace(share.share, slices=slices))
 
     def check(self, at: Position) -> None:
@@ -142,19 +178,6 @@ class CanonicalUnits(Units):
         total = self.units.total(at)
         positions = whole_epoch(total, options)
         return RankSplit(positions, self._slices, options, options.limited(total))
-
-    def _slices_of(self, rank: int, world: int) -> range:
-        """Return the slices of a rank.
-
-        Raises:
-            ValueError: `world` does not divide the number of slices.
-        """
-        if self._slices % world:
-            raise ValueError(
-                f"Expected a world_size that divides canonical_ranks={self._slices}, got {world}"
-            )
-        each = self._slices // world
-        return range(rank * each, (rank + 1) * each)
 
 
 def in_lanes(plans: Sequence[ReadPlan]) -> ReadPlan:
@@ -225,11 +248,7 @@ def _piece_copies(plans: Sequence[ReadPlan], order: Int64s) -> Int64s:
 
 def _of_all_ranks(at: Position) -> Position:
     """Return a position whose progress counts steps of all ranks, not batches of one."""
-    return replace(at, progress=_merged_ranks(at.progress))
-
-
-def _merged_ranks(legs: Sequence[Leg]) -> tuple[Leg, ...]:
-    return tuple(replace(leg, world=1) for leg in legs)
+    return replace(at, progress=merged_ranks(at.progress))
 
 
 def _batch_edges(plan: ReadPlan) -> Int64s:
