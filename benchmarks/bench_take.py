@@ -1,15 +1,16 @@
 """One question: how many scattered rows a second does `take` read, beside other readers of Parquet?
 
     python benchmarks/bench_take.py [--rows N] [--seconds S] [--threads N] [--dictionaries]
+                                     [--columns N]
 
 Each line is of one size of call: random rows of 4 columns (two of integers, one of floats, one of
-strings) become tensors. fastload reads them by `take` from a file with pages of 1,024 rows, with a
-page index and without; pyarrow reads the row groups that the rows lie in and takes the rows from
-them, once with row groups of 2**18 rows and once with row groups of the size of these pages; polars
-scans the file and gathers the rows. Where `pylance` is installed, Lance takes the rows from its own
-format, and strings stay Arrow arrays. All must give the same rows, which is checked before any
-timing. Columns: median milliseconds of a call, thousand rows a second, and for fastload the pages
-that were decoded, as a multiple of the least number.
+strings), or of a multiple of 4, become tensors. fastload reads them by `take` from a file with
+pages of 1,024 rows, with a page index and without; pyarrow reads the row groups that the rows lie
+in and takes the rows from them, once with row groups of 2**18 rows and once with row groups of the
+size of these pages; polars scans the file and gathers the rows. Where `pylance` is installed, Lance
+takes the rows from its own format, and strings stay Arrow arrays. All must give the same rows,
+which is checked before any timing. Columns: median milliseconds of a call, thousand rows a second,
+and for fastload the pages that were decoded, as a multiple of the least number.
 """
 
 from __future__ import annotations
@@ -43,17 +44,16 @@ _SLOW_S = 5.0
 Rows = dict[str, Any]
 
 
-def table(rows: int) -> pa.Table:
-    """Make the rows: numbers that compress little, a category, and short strings."""
+def table(rows: int, columns: int = 4) -> pa.Table:
+    """Make the rows: for every 4 columns numbers that compress little, a category, strings."""
     rng = np.random.default_rng(0)
-    return pa.table(
-        {
-            "id": rng.integers(0, 1 << 40, rows),
-            "price": rng.random(rows, np.float32),
-            "category": rng.integers(0, 1000, rows).astype(np.int32),
-            "name": pa.array([f"item {k}" for k in rng.integers(0, 1 << 30, rows)]),
-        }
-    )
+    made: dict[str, Any] = {}
+    for k in range(columns // 4):
+        made[f"id{k}"] = rng.integers(0, 1 << 40, rows)
+        made[f"price{k}"] = rng.random(rows, np.float32)
+        made[f"category{k}"] = rng.integers(0, 1000, rows).astype(np.int32)
+        made[f"name{k}"] = pa.array([f"item {k}" for k in rng.integers(0, 1 << 30, rows)])
+    return pa.table(made)
 
 
 def write(whole: pa.Table, path: Path, **layout: Any) -> Path:
@@ -61,7 +61,7 @@ def write(whole: pa.Table, path: Path, **layout: Any) -> Path:
     options = {
         "row_group_size": ROW_GROUP_ROWS,
         "max_rows_per_page": PAGE_ROWS,
-        "use_dictionary": ["category"],
+        "use_dictionary": [name for name in whole.column_names if name.startswith("category")],
         "write_page_index": True,
         **layout,
     }
@@ -113,7 +113,7 @@ def with_tensors(read: Callable[[NDArray[np.int64]], pa.Table]) -> Callable[...,
         found = read(rows)
         return {
             name: column
-            if name == "name"
+            if name.startswith("name")
             else torch.from_numpy(column.to_numpy(zero_copy_only=False).copy())
             for name, column in zip(found.column_names, found.columns, strict=True)
         }
@@ -160,13 +160,14 @@ def main() -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--columns", type=int, default=4, help="a multiple of 4")
     parser.add_argument("--seconds", type=float, default=2.0, help="for each line")
     parser.add_argument("--threads", type=int, default=available_cores())
     parser.add_argument(
         "--dictionaries", action="store_true", help="all columns have dictionaries, as by default"
     )
     arguments = parser.parse_args()
-    whole = table(arguments.rows)
+    whole = table(arguments.rows, arguments.columns)
     with tempfile.TemporaryDirectory() as home:
         directory = Path(home)
         layout = {"use_dictionary": True} if arguments.dictionaries else {}

@@ -126,6 +126,8 @@ class PyPipeline {
     counts["batch_bytes"] = c.batch_bytes.load();
     counts["wait_ns"] = c.wait_ns.load();
     counts["merged_batches"] = c.merged_batches.load();
+    counts["dictionary_bytes"] = pipeline_->dictionaries().bytes;
+    counts["dictionaries_served"] = pipeline_->dictionaries().served;
     counts["memory_used"] = pipeline_->batch_memory().used_bytes +
                             pipeline_->staging_memory().used_bytes +
                             pipeline_->fetch_memory().used_bytes + remote_bytes();
@@ -212,7 +214,7 @@ std::unique_ptr<PyPipeline> MakePipeline(
     const py::object& allocate, const PyRemoteQueue* remote,
     std::vector<KernelSpec> kernels, const PyDecodedQueue* blocks,
     int64_t fill_memory_bytes, int64_t kept_memory_bytes, int64_t page_hole_bytes,
-    int64_t page_table_bytes) {
+    int64_t page_table_bytes, int64_t dictionary_bytes) {
   RaiseIfError(CheckOutputs(columns, outputs));
   RaiseIfError(CheckKernels(kernels, outputs));
   std::vector<FileSpec> specs = FileSpecs(files);
@@ -224,6 +226,7 @@ std::unique_ptr<PyPipeline> MakePipeline(
                           .fetch_memory_bytes = fetch_memory_bytes,
                           .fill_memory_bytes = fill_memory_bytes,
                           .kept_memory_bytes = kept_memory_bytes,
+                          .dictionary_bytes = dictionary_bytes,
                           .page_hole_bytes = page_hole_bytes,
                           .page_table_bytes = page_table_bytes,
                           .verify_crc = verify_crc};
@@ -268,6 +271,7 @@ void RegisterPipeline(py::module_& m) {
            py::arg("kernels") = std::vector<KernelSpec>(), py::arg("blocks") = nullptr,
            py::arg("fill_memory_bytes") = INT64_MAX, py::arg("kept_memory_bytes") = 0,
            py::arg("page_hole_bytes") = kPageHoleBytes, py::arg("page_table_bytes") = 0,
+           py::arg("dictionary_bytes") = 0,
            // Keeps the selections alive, whose bits the pipeline borrows.
            py::keep_alive<1, 11>())
       .def(

@@ -11,7 +11,7 @@ RowSource::RowSource(std::vector<FileSpec> files, std::shared_ptr<RemoteQueue> r
                      const std::vector<OutputSpec>& outputs,
                      std::vector<FileSelection> selections, int64_t pool_bytes,
                      bool verify_crc, std::shared_ptr<DecodedQueue> blocks,
-                     int64_t fill_bytes, int64_t kept_bytes)
+                     int64_t fill_bytes, int64_t kept_bytes, int64_t dictionary_bytes)
     : verify_crc(verify_crc),
       page_blocks(MakePrivateMemory(), pool_bytes),
       pool(&page_blocks),
@@ -22,7 +22,8 @@ RowSource::RowSource(std::vector<FileSpec> files, std::shared_ptr<RemoteQueue> r
       layout(this->columns, outputs),
       units(MakeUnits(this->columns, outputs, layout)),
       fills(fill_bytes),
-      kept(kept_bytes) {}
+      kept(kept_bytes),
+      dictionaries(dictionary_bytes) {}
 
 int64_t RowSource::FirstRow(int32_t file, int32_t row_group) {
   std::lock_guard lock(mutex_);

@@ -13,6 +13,7 @@
 #include "fastload/base/memory.h"
 #include "fastload/blocks/decoded_queue.h"
 #include "fastload/decode/lists/fill_budget.h"
+#include "fastload/decode/pages/kept_dictionaries.h"
 #include "fastload/decode/pages/kept_pages.h"
 #include "fastload/fetch/file_table.h"
 #include "fastload/fetch/remote.h"
@@ -29,7 +30,8 @@ struct RowSource {
   RowSource(std::vector<FileSpec> files, std::shared_ptr<RemoteQueue> remote,
             std::vector<ColumnSpec> columns, const std::vector<OutputSpec>& outputs,
             std::vector<FileSelection> selections, int64_t pool_bytes, bool verify_crc,
-            std::shared_ptr<DecodedQueue> blocks, int64_t fill_bytes, int64_t kept_bytes);
+            std::shared_ptr<DecodedQueue> blocks, int64_t fill_bytes, int64_t kept_bytes,
+            int64_t dictionary_bytes);
 
   const bool verify_crc;  // check pages that have a checksum
   BlockPool page_blocks;  // of `pool`
@@ -45,6 +47,8 @@ struct RowSource {
   Counters counters;
   FillBudget fills;  // of all windows
   KeptPages kept;    // pages that stay from one pass to the next
+  KeptDictionaries
+      dictionaries;  // that stay from one take to the next; die before `pool`
 
   // Returns the first row of a row group, counted in its file.
   int64_t FirstRow(int32_t file, int32_t row_group);

@@ -210,9 +210,19 @@ Result<ChunkInput> WindowTask::OpenPages(size_t column, size_t piece, size_t str
                 {.verify_crc = source_->verify_crc}));
   input.file = file;
   input.decoded_pages = &source_->counters.decoded_pages;
+  input.dictionary.kept = std::move(state_.dictionaries[stream]);
+  if (p.numbers >= 0 && source_->dictionaries.on() && state_.pages[stream].told_apart) {
+    input.dictionary.keep =
+        [dictionaries = &source_->dictionaries,
+         key = KeptDictionaries::Key{file, row_group, unit_.columns[column]}](
+            std::shared_ptr<const DecodedDictionary> dictionary) {
+          dictionaries->Keep(key, std::move(dictionary));
+        };
+  }
   // The page cache keeps what is not compressed as well.
   const bool worth_keeping = input.compressed || file_spec.remote;
-  if (worth_keeping && state_.pages[stream].omitted.empty()) {
+  const ChunkPages& pages = state_.pages[stream];
+  if (worth_keeping && pages.omitted.empty() && !pages.lacks_dictionary) {
     // Each lane passes over the pages of other lanes.
     input.pages =
         window_->shared[piece] && BitsOf(*source_, *window_, p).all()

@@ -111,6 +111,8 @@ struct WindowUnit {
   std::vector<std::shared_ptr<ByteStream>> streams;
   // For each stream, the column chunk whose pages are kept; null: read from the stream.
   std::vector<std::shared_ptr<const KeptChunk>> kept;
+  // For each stream, the kept dictionary that the stream lacks; null: the stream has all.
+  std::vector<std::shared_ptr<const DecodedDictionary>> dictionaries;
   std::vector<RemoteRanges> remote;  // ranges of streams that are not made yet
   // For each stream, what the footer says of its column chunk; unset without a stream.
   std::vector<ChunkFacts> chunks;

@@ -71,11 +71,12 @@ class SelectedPages {
 
 // Picks from pages of which InOrder is true.
 ChunkPages PickPagesInOrder(const std::vector<PageExtent>& pages, ByteRange chunk,
-                            RowBits bits, int64_t hole_bytes) {
-  ChunkPages picked;
+                            RowBits bits, int64_t hole_bytes, bool has_dictionary) {
+  ChunkPages picked{.told_apart = true, .lacks_dictionary = has_dictionary};
   SelectedPages selected(pages, bits);
   // The range begins at the chunk's start, because a dictionary page precedes the data.
   ByteRange range{chunk.offset, pages[0].offset - chunk.offset};
+  if (has_dictionary) range = {pages[0].offset, 0};
   const auto add_rows = [&](size_t first, size_t end) {
     for (size_t page = first; page < end; ++page) {
       picked.page_rows.push_back(selected.RowOf(page + 1) - selected.RowOf(page));
@@ -89,7 +90,8 @@ ChunkPages PickPagesInOrder(const std::vector<PageExtent>& pages, ByteRange chun
   };
   size_t next = 0;  // the page after those that were picked or left out
   for (size_t i = selected.From(0); i < pages.size(); i = selected.From(i + 1)) {
-    if (i > next && pages[i].offset - (range.offset + range.bytes) <= hole_bytes) {
+    const int64_t hole = pages[i].offset - (range.offset + range.bytes);
+    if (i > next && range.bytes > 0 && hole <= hole_bytes) {
       add_rows(next, i);
     } else if (i > next) {
       omit(next, i);
@@ -102,7 +104,10 @@ ChunkPages PickPagesInOrder(const std::vector<PageExtent>& pages, ByteRange chun
   }
   if (next < pages.size()) omit(next, pages.size());
   if (range.bytes > 0) picked.ranges.push_back(range);
-  return picked.omitted.empty() ? WholeChunk(chunk) : picked;
+  if (!picked.omitted.empty() || has_dictionary) return picked;
+  ChunkPages whole = WholeChunk(chunk);
+  whole.told_apart = true;
+  return whole;
 }
 
 // Finds the pages of a column chunk: among those that are kept, in the file's offset
@@ -142,9 +147,9 @@ Result<PageTables::Table> TableOf(const FetchContext& context, int32_t file,
 }  // namespace
 
 ChunkPages PickPages(const std::vector<PageExtent>& pages, ByteRange chunk, RowBits bits,
-                     int64_t hole_bytes) {
+                     int64_t hole_bytes, bool has_dictionary) {
   if (bits.all() || !InOrder(pages, chunk, bits.rows)) return WholeChunk(chunk);
-  return PickPagesInOrder(pages, chunk, bits, hole_bytes);
+  return PickPagesInOrder(pages, chunk, bits, hole_bytes, has_dictionary);
 }
 
 bool SelectsPages(const FetchContext& context, ByteRange chunk, RowBits bits) {
@@ -153,12 +158,13 @@ bool SelectsPages(const FetchContext& context, ByteRange chunk, RowBits bits) {
 
 Result<ChunkPages> SelectPages(const FetchContext& context, int32_t file,
                                int32_t row_group, int32_t leaf, ByteRange chunk,
-                               RowBits bits, const File* indexes) {
+                               RowBits bits, const File* indexes, bool has_dictionary) {
   if (!SelectsPages(context, chunk, bits)) return WholeChunk(chunk);
   ARROW_ASSIGN_OR_RAISE(const PageTables::Table table,
                         TableOf(context, file, row_group, leaf, chunk, indexes));
   if (table->pages.empty()) return WholeChunk(chunk);
-  return PickPagesInOrder(table->pages, chunk, bits, context.page_hole_bytes);
+  return PickPagesInOrder(table->pages, chunk, bits, context.page_hole_bytes,
+                          has_dictionary);
 }
 
 }  // namespace fastload

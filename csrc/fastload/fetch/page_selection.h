@@ -24,23 +24,29 @@ struct OmittedPages {
 struct ChunkPages {
   std::vector<ByteRange> ranges;  // in order
   std::vector<OmittedPages> omitted;
-  // The rows of each page that is read; empty if no pages are omitted.
+  // The rows of each page that is read; empty if the whole chunk is read.
   std::vector<int64_t> page_rows;
+  // True if the chunk's pages can be told apart, so that a read can leave out the
+  // dictionary page.
+  bool told_apart = false;
+  bool lacks_dictionary = false;  // the dictionary page is left out
 };
 
 // Picks the pages that contain selected rows. Holes of up to `hole_bytes` bytes are read
 // along. If the pages do not follow one another, in the chunk and in its rows, the whole
-// chunk is read.
+// chunk is read. With `has_dictionary`, the caller has the dictionary, and the dictionary
+// page is left out.
 ChunkPages PickPages(const std::vector<PageExtent>& pages, ByteRange chunk, RowBits bits,
-                     int64_t hole_bytes);
+                     int64_t hole_bytes, bool has_dictionary = false);
 
 // Reads the file's offset index and picks the pages of a column chunk to read; the whole
 // chunk if the file has no offset index. With an offset index, each page of lists begins
 // with a row, as the format demands. `indexes` is the file from which the index is read;
-// null: the file itself.
+// null: the file itself. `has_dictionary` is that of PickPages.
 Result<ChunkPages> SelectPages(const FetchContext& context, int32_t file,
                                int32_t row_group, int32_t leaf, ByteRange chunk,
-                               RowBits bits, const File* indexes = nullptr);
+                               RowBits bits, const File* indexes = nullptr,
+                               bool has_dictionary = false);
 
 // Returns true if SelectPages would read the offset index.
 bool SelectsPages(const FetchContext& context, ByteRange chunk, RowBits bits);

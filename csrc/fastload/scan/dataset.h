@@ -27,10 +27,10 @@ struct Dataset : RowSource {
           const std::vector<KernelSpec>& kernels, std::vector<FileSelection> selections,
           int64_t pool_bytes, bool verify_crc,
           std::shared_ptr<DecodedQueue> blocks = nullptr, int64_t fill_bytes = INT64_MAX,
-          int64_t kept_bytes = 0)
+          int64_t kept_bytes = 0, int64_t dictionary_bytes = 0)
       : RowSource(std::move(files), std::move(remote), std::move(columns), outputs,
                   std::move(selections), pool_bytes, verify_crc, std::move(blocks),
-                  fill_bytes, kept_bytes),
+                  fill_bytes, kept_bytes, dictionary_bytes),
         kernels(kernels, outputs, layout),
         packed(outputs, layout) {}
 

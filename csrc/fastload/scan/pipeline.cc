@@ -232,7 +232,7 @@ Pipeline::Pipeline(std::vector<FileSpec> files, std::vector<ColumnSpec> columns,
       dataset_(std::move(files), std::move(options.remote), std::move(columns), outputs,
                options.kernels, std::move(selections), options.fetch_memory_bytes,
                options.verify_crc, std::move(options.blocks), options.fill_memory_bytes,
-               options.kept_memory_bytes),
+               options.kept_memory_bytes, options.dictionary_bytes),
       batches_(
           options.batch_source ? std::move(options.batch_source) : MakePrivateMemory(),
           options.batch_memory_bytes),

@@ -36,6 +36,8 @@ struct PipelineOptions {
   int64_t fill_memory_bytes = INT64_MAX;
   // The most bytes of pages that stay in memory from one pass to the next.
   int64_t kept_memory_bytes = 0;
+  // The most bytes of decoded dictionaries that stay in memory from one take to the next.
+  int64_t dictionary_bytes = 0;
   // The largest hole between two pages of selected rows that is read along.
   int64_t page_hole_bytes = kPageHoleBytes;
   // The most bytes that are kept of which pages column chunks have; 0: none are kept.
@@ -90,6 +92,7 @@ class Pipeline {
   BlockPool::Stats staging_memory() const { return staging_.stats(); }
   BlockPool::Stats fetch_memory() const { return fetches_.stats(); }
   KeptPages::Stats kept_memory() const { return dataset_.kept.stats(); }
+  KeptDictionaries::Stats dictionaries() const { return dataset_.dictionaries.stats(); }
   // Lowers the most bytes of kept pages.
   void LimitKept(int64_t bytes) { dataset_.kept.LowerLimit(bytes); }
 

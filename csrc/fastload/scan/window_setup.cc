@@ -115,6 +115,7 @@ Status MakeUnitStreams(const Pass& pass, Window* window, int32_t unit,
         state.streams.push_back(nullptr);
         state.chunks.emplace_back();
         state.pages.emplace_back();
+        state.dictionaries.emplace_back();
         continue;
       }
       const FileSpec& file_spec = pass.dataset->files.spec(file);
@@ -126,10 +127,16 @@ Status MakeUnitStreams(const Pass& pass, Window* window, int32_t unit,
       if (!facts.ok()) return At(facts.status(), location);
       state.chunks.push_back(*facts);
       const FetchContext fetch = pass.Fetch();
+      KeptDictionaries::Dictionary dictionary;
+      if (window->pieces[p].numbers >= 0 && pass.dataset->dictionaries.on()) {
+        dictionary = pass.dataset->dictionaries.Find({file, row_group, column});
+      }
       auto pages = SelectPages(fetch, file, row_group, leaf, facts->range,
                                BitsOf(*pass.dataset, *window, window->pieces[p]),
-                               IndexesOf(indexes, file));
+                               IndexesOf(indexes, file), dictionary != nullptr);
       if (!pages.ok()) return At(pages.status(), location);
+      if (!pages->lacks_dictionary) dictionary.reset();
+      state.dictionaries.push_back(std::move(dictionary));
       if (!pass.dataset->files.OnDisk(file, pages->ranges)) {
         state.remote.push_back({state.streams.size(), file, std::move(pages->ranges)});
         state.streams.push_back(nullptr);

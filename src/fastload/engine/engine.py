@@ -50,6 +50,8 @@ _PAGE_HOLE_BYTES = 4 << 10
 # Where pages lie takes 24 bytes a page.
 _MOST_TABLE_BYTES = 64 << 20
 _LEAST_TABLE_SHARE = 16
+# The share of the budget that decoded dictionaries take at most.
+_DICTIONARY_SHARE = 16
 
 
 class Engine:
@@ -70,8 +72,8 @@ class Engine:
             the files.
         data: the engine reads the batches of an epoch, and not rows that have to be known before.
         at_once: the number of passes that run at the same time, each within `budget`.
-        by_number: the engine serves `take`: where pages lie is kept, and few bytes between pages
-            are read along.
+        by_number: the engine serves `take`: where pages lie and decoded dictionaries are kept,
+            and few bytes between pages are read along.
 
     Attributes:
         budget: the limits of a pass.
@@ -354,7 +356,11 @@ def column_specs(columns: Iterable[ColumnPlan]) -> list[core.ColumnSpec]:
 
 def _options_by_number(budget: Budget) -> dict[str, int]:
     tables = min(_MOST_TABLE_BYTES, budget.memory_bytes // _LEAST_TABLE_SHARE)
-    return {"page_hole_bytes": _PAGE_HOLE_BYTES, "page_table_bytes": tables}
+    return {
+        "page_hole_bytes": _PAGE_HOLE_BYTES,
+        "page_table_bytes": tables,
+        "dictionary_bytes": budget.memory_bytes // _DICTIONARY_SHARE,
+    }
 
 
 def _assembled(output: OutputPlan) -> Output:

@@ -299,6 +299,7 @@ class Pipeline:
         kept_memory_bytes: int = 0,
         page_hole_bytes: int = ...,
         page_table_bytes: int = ...,
+        dictionary_bytes: int = ...,
     ) -> None: ...
     def take(
         self,

@@ -68,6 +68,29 @@ TEST(PickPages, ReadsSmallHolesAlong) {
   EXPECT_EQ(picked.page_rows, (std::vector<int64_t>(6, 10)));
 }
 
+TEST(PickPages, LeavesOutADictionaryThatTheCallerHas) {
+  const Bits bits({15, 55, 60});
+  ChunkPages picked = PickPages(Pages(), kChunk, bits.get(), 0, /*has_dictionary=*/true);
+  EXPECT_EQ(
+      Numbers(picked),
+      (Expected{
+          {1150, 100}, {1550, 200}, {0, 10, 0, 1}, {20, 30, 2, 3}, {70, 30, 7, 3}}));
+  EXPECT_TRUE(picked.lacks_dictionary);
+  // A hole behind the dictionary is not read along.
+  picked = PickPages(Pages(), kChunk, bits.get(), 300, /*has_dictionary=*/true);
+  EXPECT_EQ(Numbers(picked), (Expected{{1150, 600}, {0, 10, 0, 1}, {70, 30, 7, 3}}));
+  std::vector<int64_t> rows;
+  for (int64_t page = 0; page < 10; ++page) rows.push_back(10 * page);
+  const Bits all(rows);
+  picked = PickPages(Pages(), kChunk, all.get(), 0, /*has_dictionary=*/true);
+  EXPECT_EQ(Numbers(picked), (Expected{{1050, 1000}}));
+  EXPECT_EQ(picked.page_rows, (std::vector<int64_t>(10, 10)));
+  // Without an order, nobody knows where the dictionary ends.
+  picked = PickPages({}, kChunk, bits.get(), 0, /*has_dictionary=*/true);
+  EXPECT_EQ(Numbers(picked), (Expected{{1000, 1050}}));
+  EXPECT_FALSE(picked.lacks_dictionary || picked.told_apart);
+}
+
 TEST(PickPages, ReadsAllWhereAllStays) {
   std::vector<int64_t> rows;
   for (int64_t page = 0; page < 10; ++page) rows.push_back(10 * page + page);

@@ -44,7 +44,7 @@ NestedCursor::NestedCursor(ChunkInput input, PageValues* values, int64_t row_len
       pages_(
           std::move(input.pages), values,
           [this](const parquet::DataPageStats& stats) { return PassOver(stats); },
-          input.decoded_pages),
+          input.decoded_pages, arrow::default_memory_pool(), std::move(input.dictionary)),
       values_(values),
       known_page_rows_(std::move(input.page_rows)),
       levels_(*input.descr, row_length),

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "arrow/memory_pool.h"
+#include "fastload/decode/pages/data_pages.h"
 #include "parquet/column_reader.h"
 #include "parquet/schema.h"
 
@@ -25,6 +26,7 @@ struct ChunkInput {
   // Bytes of the decompressed pages by the footer, headers included.
   int64_t page_bytes = 0;
   bool compressed = false;
+  DictionaryPlace dictionary;
   // Borrowed; counts the data pages that are decompressed. Null: they are not counted.
   std::atomic<int64_t>* decoded_pages = nullptr;
   // Borrowed; memory of dictionaries.

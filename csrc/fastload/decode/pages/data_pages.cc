@@ -8,12 +8,17 @@ namespace fastload {
 
 DataPages::DataPages(std::unique_ptr<parquet::PageReader> pages, PageValues* values,
                      PassOver pass_over, std::atomic<int64_t>* counter,
-                     arrow::MemoryPool* pool)
+                     arrow::MemoryPool* pool, DictionaryPlace dictionary)
     : pages_(std::move(pages)),
       values_(values),
       counter_(counter),
       pool_(pool),
-      frees_(dynamic_cast<FreesPages*>(pages_.get())) {
+      frees_(dynamic_cast<FreesPages*>(pages_.get())),
+      dictionary_(std::move(dictionary)) {
+  if (dictionary_.kept != nullptr) {
+    values_->SetShared(dictionary_.kept);
+    has_dictionary_ = true;
+  }
   pages_->set_data_page_filter(
       [this, pass_over = std::move(pass_over)](const parquet::DataPageStats& stats) {
         ++page_;
@@ -39,6 +44,11 @@ Result<const parquet::DataPage*> DataPages::Next() {
         has_dictionary_ = true;
         ARROW_RETURN_NOT_OK(values_->SetDictionary(
             static_cast<const parquet::DictionaryPage&>(*current_)));
+        if (dictionary_.keep != nullptr) {
+          if (auto shared = values_->ShareDictionary()) {
+            dictionary_.keep(std::move(shared));
+          }
+        }
         break;
       default:
         break;

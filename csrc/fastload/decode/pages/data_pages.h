@@ -26,12 +26,35 @@ class KeptPage final : public arrow::Buffer {
       : arrow::Buffer(std::move(memory), 0, size) {}
 };
 
+// The entries of a dictionary as a PageValues decoded them. Immutable.
+class DecodedDictionary {
+ public:
+  virtual ~DecodedDictionary() = default;
+  virtual int64_t bytes() const = 0;
+};
+
+// Where the decoded dictionary of a column chunk stays from one read to the next.
+struct DictionaryPlace {
+  // The dictionary, which the pages lack; null: the pages begin with the dictionary page,
+  // if the chunk has one.
+  std::shared_ptr<const DecodedDictionary> kept;
+  // Called with the dictionary once the dictionary is decoded; null: nobody keeps the
+  // dictionary.
+  std::function<void(std::shared_ptr<const DecodedDictionary>)> keep;
+};
+
 // A decoder of the values (without nulls) of pages.
 class PageValues {
  public:
   virtual ~PageValues() = default;
 
   virtual Status SetDictionary(const parquet::DictionaryPage& page) = 0;
+
+  // Returns the dictionary that was set last, for later readers of the same column chunk
+  // as the same column; null if the dictionary can't be shared.
+  virtual std::shared_ptr<const DecodedDictionary> ShareDictionary() { return nullptr; }
+  // Sets a dictionary that ShareDictionary of such a reader returned.
+  virtual void SetShared(std::shared_ptr<const DecodedDictionary> /*dictionary*/) {}
 
   // Sets the values of a data page: `size` bytes, borrowed until the next call, that hold
   // at most `max_values` values.
@@ -65,7 +88,8 @@ class DataPages {
   // returns, if not null, and the pool of KeepLeft.
   DataPages(std::unique_ptr<parquet::PageReader> pages, PageValues* values,
             PassOver pass_over, std::atomic<int64_t>* counter = nullptr,
-            arrow::MemoryPool* pool = arrow::default_memory_pool());
+            arrow::MemoryPool* pool = arrow::default_memory_pool(),
+            DictionaryPlace dictionary = {});
   DataPages(const DataPages&) = delete;  // the page filter points to it
   DataPages& operator=(const DataPages&) = delete;
 
@@ -96,6 +120,7 @@ class DataPages {
   FreesPages* const frees_;              // pages_; null: that frees no pages
   std::unique_ptr<arrow::Buffer> left_;  // what is left of a page that was freed
   std::shared_ptr<parquet::Page> current_;
+  const DictionaryPlace dictionary_;
   bool has_dictionary_ = false;
   int64_t page_ = -1;
 };

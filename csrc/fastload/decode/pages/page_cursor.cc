@@ -23,7 +23,7 @@ PageCursor::PageCursor(ChunkInput input, PageValues* values)
             skip_ -= stats.num_values;
             return true;
           },
-          input.decoded_pages, input.pool),
+          input.decoded_pages, input.pool, std::move(input.dictionary)),
       values_(values),
       page_rows_(std::move(input.page_rows)),
       levels_(input.descr->max_definition_level()),

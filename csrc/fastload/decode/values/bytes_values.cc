@@ -55,12 +55,19 @@ Status BytesValues::SetDictionary(const parquet::DictionaryPage& page) {
   // An entry of variable length takes at least the four bytes of its length.
   const int64_t least = fixed_size_ < 0 ? 4 : std::max<int64_t>(fixed_size_, 1);
   ARROW_RETURN_NOT_OK(CheckLeft(entries, page.size() / least));
-  ARROW_ASSIGN_OR_RAISE(dictionary_page_, CopyOf(page.data(), page.size()));
-  dictionary_.resize(static_cast<size_t>(entries));
-  pos_ = dictionary_page_->data();
-  end_ = pos_ + dictionary_page_->size();
-  return fixed_size_ < 0 ? DecodePlain(entries, dictionary_.data())
-                         : DecodeFixed(entries, dictionary_.data());
+  auto dictionary = std::make_shared<Dictionary>();
+  ARROW_ASSIGN_OR_RAISE(dictionary->page, CopyOf(page.data(), page.size()));
+  dictionary->views.resize(static_cast<size_t>(entries));
+  pos_ = dictionary->page->data();
+  end_ = pos_ + dictionary->page->size();
+  ARROW_RETURN_NOT_OK(fixed_size_ < 0 ? DecodePlain(entries, dictionary->views.data())
+                                      : DecodeFixed(entries, dictionary->views.data()));
+  dictionary_ = std::move(dictionary);
+  return Status::OK();
+}
+
+void BytesValues::SetShared(std::shared_ptr<const DecodedDictionary> dictionary) {
+  dictionary_ = std::static_pointer_cast<const Dictionary>(std::move(dictionary));
 }
 
 Status BytesValues::SetPage(Encoding::type encoding, const uint8_t* data, int64_t size,
@@ -74,7 +81,7 @@ Status BytesValues::SetPage(Encoding::type encoding, const uint8_t* data, int64_
     case Encoding::PLAIN_DICTIONARY:
     case Encoding::RLE_DICTIONARY:
       source_ = Source::kDictionary;
-      if (dictionary_page_ == nullptr) {
+      if (dictionary_ == nullptr) {
         return MakeError(ErrorKind::kCorruptFile,
                          "Expected a dictionary page before dictionary indices, got "
                          "none");
@@ -124,9 +131,9 @@ Status BytesValues::Decode(int64_t n, ByteView* views, ByteArena* arena) {
       ARROW_RETURN_NOT_OK(DecodeFixed(n, views));
       return Own(begin, pos_, n, views, arena);
     case Source::kDictionary:
-      arena->Keep(dictionary_page_);
-      return hybrid_.Lookup(dictionary_.data(), static_cast<int64_t>(dictionary_.size()),
-                            n, views);
+      arena->Keep(dictionary_->page);
+      return hybrid_.Lookup(dictionary_->views.data(),
+                            static_cast<int64_t>(dictionary_->views.size()), n, views);
     case Source::kArrow:
       return DecodeWithArrow(n, views, arena);
   }

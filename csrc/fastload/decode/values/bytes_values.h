@@ -20,6 +20,10 @@ class BytesValues : public PageValues {
   explicit BytesValues(const parquet::ColumnDescriptor* descr);
 
   Status SetDictionary(const parquet::DictionaryPage& page) override;
+  std::shared_ptr<const DecodedDictionary> ShareDictionary() override {
+    return dictionary_;
+  }
+  void SetShared(std::shared_ptr<const DecodedDictionary> dictionary) override;
   Status SetPage(parquet::Encoding::type encoding, const uint8_t* data, int64_t size,
                  int64_t max_values) override;
   Status Skip(int64_t values) override;
@@ -33,6 +37,16 @@ class BytesValues : public PageValues {
     kPlainFixed,  // FIXED_LEN_BYTE_ARRAY
     kDictionary,
     kArrow,  // decoded by Arrow
+  };
+
+  // The views of the entries, and the bytes that they view.
+  struct Dictionary final : DecodedDictionary {
+    int64_t bytes() const override {
+      return page->size() + static_cast<int64_t>(views.size() * sizeof(ByteView));
+    }
+
+    std::shared_ptr<arrow::Buffer> page;
+    std::vector<ByteView> views;
   };
 
   static constexpr int64_t kBlockValues = 1024;
@@ -58,8 +72,7 @@ class BytesValues : public PageValues {
   std::unique_ptr<parquet::Decoder> arrow_;
   parquet::Encoding::type arrow_encoding_ = parquet::Encoding::UNKNOWN;
 
-  std::shared_ptr<arrow::Buffer> dictionary_page_;
-  std::vector<ByteView> dictionary_;
+  std::shared_ptr<const Dictionary> dictionary_;  // null before the dictionary page
   std::vector<ByteView> scratch_;
 };
 

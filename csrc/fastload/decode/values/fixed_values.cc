@@ -61,6 +61,21 @@ Status FixedValues::SetDictionary(const parquet::DictionaryPage& page) {
   return dictionary_is_raw_ ? KeepRawDictionary(page) : converted;
 }
 
+std::shared_ptr<const DecodedDictionary> FixedValues::ShareDictionary() {
+  // Raw entries may be views of `dictionary_page_`.
+  if (dictionary_is_raw_) return nullptr;
+  auto shared = std::make_shared<Dictionary>();
+  shared->elements = dictionary_;
+  shared->size = dictionary_size_;
+  return shared;
+}
+
+void FixedValues::SetShared(std::shared_ptr<const DecodedDictionary> dictionary) {
+  const auto& shared = static_cast<const Dictionary&>(*dictionary);
+  dictionary_ = shared.elements;
+  dictionary_size_ = shared.size;
+}
+
 Status FixedValues::KeepRawDictionary(const parquet::DictionaryPage& page) {
   const int64_t size = dictionary_size_ * converter_.raw_width();
   ARROW_ASSIGN_OR_RAISE(dictionary_, arrow::AllocateBuffer(size, pool_));

@@ -22,6 +22,8 @@ class FixedValues : public PageValues {
               arrow::MemoryPool* pool);
 
   Status SetDictionary(const parquet::DictionaryPage& page) override;
+  std::shared_ptr<const DecodedDictionary> ShareDictionary() override;
+  void SetShared(std::shared_ptr<const DecodedDictionary> dictionary) override;
   Status SetPage(parquet::Encoding::type encoding, const uint8_t* data, int64_t size,
                  int64_t max_values) override;
   Status Skip(int64_t values) override;
@@ -68,6 +70,14 @@ class FixedValues : public PageValues {
 
   // The values decoded at once where they go through scratch memory.
   static constexpr int64_t kBlockValues = ArrowValues::kBlockValues;
+
+  // The elements of a dictionary.
+  struct Dictionary final : DecodedDictionary {
+    int64_t bytes() const override { return elements->size(); }
+
+    std::shared_ptr<arrow::Buffer> elements;
+    int64_t size = 0;  // number of entries
+  };
 
   Status SetDictionaryIndices(const uint8_t* data, int64_t size);
   Status SetHybridBits(const uint8_t* data, int64_t size);
