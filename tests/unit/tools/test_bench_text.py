@@ -242,7 +242,7 @@ def test_a_run_that_is_cut_off_prints_what_it_has(tmp_path, number):
         out, _ = running.communicate()
     assert running.returncode == 128 + number
     assert "warning: interrupted: " in out
-    assert re.search(r"^fastload .* rows/s|^fastload +\d", out, re.MULTILINE)
+    assert re.search(r"^fastload .* rows/s|^fastload(, kept in memory)? +\d", out, re.MULTILINE)
     assert (tmp_path / "a.json").exists()
 
 
