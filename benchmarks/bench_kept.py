@@ -252,7 +252,7 @@ def _print(
     print(rows + ", ".join(f"{name} {value:.1f} ms" for name, value in in_ram.items()))
     titles = ["first off", "first on", "off", "on", "kept MB"]
     heads = "".join(f"{title:>10}" for title in titles)
-    print(f"{'ms':30}{heads}   off / on        tensors in RAM / on")
+    print(f"{'ms':30}{heads}   off / on              tensors in RAM / on")
     for codec, name, shuffle, keep in ms:
         if not keep:
             continue
@@ -274,7 +274,7 @@ def _beside(value: float, goal: float | None) -> str:
     text = f"{value:.2f}"
     if goal is not None:
         text += f" of {goal:.2f}{' short' if figure.short else ''}"
-    return f"{text:16}"
+    return f"{text:22}"
 
 
 def measure_filter(directory: Path, *, repeats: int) -> None:
