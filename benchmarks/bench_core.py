@@ -6,7 +6,10 @@
 Each figure is printed beside its goal, with "short" if it misses the goal. Sections:
 
 - roof: passes as a share of the roof (libparquet reads and decompresses the pages, and the output
-  is copied once, by as many threads, in turns with the passes), in order and shuffled
+  is copied once, by as many threads, in turns with the passes), in order and shuffled. These
+  datasets keep no pages in memory. "kept" is the same for datasets that keep decompressed pages,
+  and the share of a roof likewise: the pages lie decompressed in memory, and are read there. The
+  goals were set for the former
 - first-batch: seconds from the first iter() to the first batch, beyond what Python and torch take
   for a pass without data (floor_s), in roofs of that batch
 - waits: the longest wait of a consumer that takes half of the possible rate, in its steps

@@ -1,158 +1,344 @@
 """One question: what do pages that stay in memory save in later epochs?
 
-    python benchmarks/bench_kept.py [--row-groups N] [--epochs N] [--repeats N] [--codecs C,..]
+    python benchmarks/bench_kept.py [--sections NAME ...] [--codecs C,..] [--epochs N] [--repeats N]
+        [--directory DIR]
 
-A click log (row groups of 2**18 rows, 8 by default) is read with the default memory_budget of 4 GB,
-uncompressed, in Snappy and in zstd, in order and shuffled. Datasets that keep pages and datasets
-that keep none take turns; so do tensors that hold the table in RAM (torch.randperm and index_select
-by column, and row-major). Before a case is measured, three epochs in order are compared with the
-tables that were written, and three shuffled epochs with the epochs of a dataset that keeps none.
-The output has milliseconds, each the least of all repeats: of the first epoch, and of later epochs;
-then how often the later epochs of the dataset that keeps pages fit into one that keeps none, and
-the bytes that are kept.
+Later epochs with the default memory_budget of 4 GB, in batches of 16,384 rows. Sections:
+
+- click-log: 2 M rows of 40 columns, in zstd, Snappy and uncompressed
+- wide: 262,144 rows of 300 float32 columns, likewise
+- filter: 1 % of 4 M rows, scattered, beside hand-written polars
+
+Datasets that keep pages ("on") and datasets that keep none ("off") take turns with tensors that
+hold the table in RAM, shuffled: torch.randperm, and an index_select of each tensor for each batch.
+"By column" is a tensor for each column; "stacks" are the tensors of `Stack`: row-major, one for the
+numbers and one for the categories. Before a section is measured, three epochs of each dataset are
+compared with what pyarrow reads, and shuffled epochs on with off. The output has medians of all
+repeats, in milliseconds, and each ratio beside its goal, with "short" if it misses the goal. Files
+are made once and kept in DIR.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import statistics
 import tempfile
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import bench_filters
+import core_workloads
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import torch
+from support.core_results import Figure
+from support.fractions_of_roof import SteadyPasses, keep_no_pages
 
-from fastload import FastParquetDataset
-from fastload.tools.bench import sample
-from fastload.tools.bench.peers import Work
-from fastload.tools.bench.peers.memory_tables import ByColumn, RowMajor
+from fastload import FastParquetDataset, Stack
+from fastload.runtime.cores import available_cores
+from fastload.tools.bench.check import fault, fingerprint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from fastload.batch.batch import Batch
 
 _BATCH_ROWS = 16_384
 _SEED = 1
-_Epoch: TypeAlias = "Callable[[int], Iterable[object]]"
+_FILES = Path(__file__).parents[1] / "build" / "core-files"
+_FILTER_GOAL = 20.0
+_CHECKED_EPOCHS = 3
+# The second epoch is the first of which windows are read ahead.
+_EARLY = 2
+_Tensors: TypeAlias = "dict[str, torch.Tensor]"
 
 
-def write(path: Path, codec: str, row_groups: int) -> None:
-    """Write the click log with a codec."""
-    options = {"compression": codec, "use_dictionary": sample.repeating_columns()}
-    with pq.ParquetWriter(path, sample.schema(), **options) as writer:
-        for index in range(row_groups):
-            writer.write_table(sample.row_group(index))
+@dataclass(frozen=True)
+class Section:
+    """A table that is stored with several codecs.
+
+    Attributes:
+        name: name of the section.
+        files: codec -> name of the file in `core_workloads.RECIPES`.
+        off: codec -> goal, shuffled: how often an epoch with kept pages fits into one without.
+        by_column: goal: how often an epoch fits into one of tensors in RAM, by column.
+        stacks: goal: the same of stacks.
+    """
+
+    name: str
+    files: dict[str, str]
+    by_column: float
+    stacks: float
+    off: dict[str, float] = field(default_factory=dict)
 
 
-def dataset_of(path: Path, *, shuffle: bool, keep: bool) -> FastParquetDataset[Batch]:
+SECTIONS = {
+    section.name: section
+    for section in (
+        Section(
+            "click-log",
+            {codec: f"click-log-{codec}" for codec in ("zstd", "snappy", "none")},
+            8.0,
+            1.5,
+            {"zstd": 2.5, "snappy": 1.5},
+        ),
+        Section(
+            "wide",
+            {"zstd": "wide-300-zstd", "snappy": "wide-300", "none": "wide-300-none"},
+            5.0,
+            0.6,
+        ),
+    )
+}
+
+
+def stacks_of(names: Iterable[str]) -> dict[str, str | list[str]]:
+    """Return the outputs of the stacks: a column, or the columns of a stack."""
+    outputs: dict[str, str | list[str]] = {}
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        prefix = name.rstrip("0123456789")
+        if prefix == name:
+            outputs[name] = name
+        else:
+            groups.setdefault(prefix, []).append(name)
+    return {**outputs, **groups}
+
+
+def columns_of(stacks: Mapping[str, str | list[str]]) -> dict[str, Any]:
+    """Return the `columns` argument of the stacks."""
+    return {name: part if isinstance(part, str) else Stack(part) for name, part in stacks.items()}
+
+
+def stacked(columns: _Tensors, stacks: Mapping[str, str | list[str]]) -> _Tensors:
+    """Return row-major tensors of the stacks."""
+    return {
+        name: columns[part]
+        if isinstance(part, str)
+        else torch.stack([columns[one] for one in part], dim=1)
+        for name, part in stacks.items()
+    }
+
+
+def unstacked(
+    batches: Iterable[Mapping[str, Any]], stacks: Mapping[str, str | list[str]]
+) -> Iterator[_Tensors]:
+    """Yield batches of columns, of batches of stacks."""
+    for batch in batches:
+        columns: _Tensors = {}
+        for name, part in stacks.items():
+            if isinstance(part, str):
+                columns[part] = batch[name]
+            else:
+                columns.update(zip(part, batch[name].unbind(1), strict=True))
+        yield columns
+
+
+def dataset_of(path: Path, columns: Any, *, shuffle: bool, keep: bool) -> FastParquetDataset[Batch]:
     """Return a dataset of the file, which keeps pages or keeps none."""
-    dataset = FastParquetDataset(path, batch_size=_BATCH_ROWS, shuffle=shuffle, seed=_SEED)
+    dataset = FastParquetDataset(
+        path, columns=columns, batch_size=_BATCH_ROWS, shuffle=shuffle, seed=_SEED
+    )
     if not keep:
-        dataset._engines.of_process(1).pipeline.limit_kept(0)  # noqa: SLF001
+        keep_no_pages(dataset)
     return dataset
 
 
-def check(path: Path, row_groups: int, *, shuffle: bool) -> None:
-    """Compare three epochs.
+def epoch_of(tensors: _Tensors, number: int) -> Iterator[_Tensors]:
+    """Yield the batches of an epoch of tensors in RAM, shuffled."""
+    rows = len(next(iter(tensors.values())))
+    order = torch.randperm(rows, generator=torch.Generator().manual_seed(number))
+    for chosen in torch.split(order, _BATCH_ROWS):
+        yield {name: tensor.index_select(0, chosen) for name, tensor in tensors.items()}
+
+
+def check(path: Path, table: _Tensors, stacks: Mapping[str, str | list[str]]) -> None:
+    """Compare epochs with the table that pyarrow read.
 
     Raises:
-        AssertionError: an epoch delivered other values than expected.
+        SystemExit: an epoch delivered other values than expected.
     """
-    with dataset_of(path, shuffle=shuffle, keep=True) as dataset:
-        if not shuffle:
-            names = sample.schema().names
-            for _ in range(3):
-                batches = iter(dataset)
-                for index in range(row_groups):
-                    table = sample.row_group(index)
-                    for start in range(0, len(table), _BATCH_ROWS):
-                        batch = next(batches)
-                        part = table.slice(start, _BATCH_ROWS)
-                        same = all(
-                            torch.equal(batch[name], torch.tensor(part[name].to_numpy()))
-                            for name in names
-                        )
-                        assert same, "an epoch delivered other values than were written"
-                assert next(batches, None) is None, "an epoch has too many rows"
-            return
-        with dataset_of(path, shuffle=True, keep=False) as other:
-            for _ in range(3):
-                for left, right in zip(dataset, other, strict=True):
-                    same = all(torch.equal(left[name], right[name]) for name in left)
-                    assert same, "kept pages delivered other values"
+
+    def parts() -> Iterator[_Tensors]:
+        split = {name: column.split(_BATCH_ROWS) for name, column in table.items()}
+        for part in zip(*split.values(), strict=True):
+            yield dict(zip(split, part, strict=True))
+
+    expected = fingerprint(parts())
+    for shuffle in (False, True):
+        columns = list(table)
+        with (
+            dataset_of(path, columns, shuffle=shuffle, keep=True) as on,
+            dataset_of(path, columns, shuffle=shuffle, keep=False) as off,
+            dataset_of(path, columns_of(stacks), shuffle=shuffle, keep=True) as of_stacks,
+        ):
+            for _ in range(_CHECKED_EPOCHS):
+                prints = [
+                    fingerprint(on),
+                    fingerprint(off),
+                    fingerprint(
+                        {name: batch[name] for name in columns}
+                        for batch in unstacked(of_stacks, stacks)
+                    ),
+                ]
+                for got in prints:
+                    wrong = fault(got, expected, shuffled=shuffle, ordered=not shuffle)
+                    if wrong:
+                        raise SystemExit(f"{wrong} - at {path}")
+                if prints[0] != prints[1]:
+                    raise SystemExit(f"Expected the same order with kept pages - at {path}")
 
 
-def seconds_of(epoch: _Epoch, epochs: int) -> list[float]:
-    """Return the seconds of each epoch."""
-    seconds = []
-    for number in range(epochs):
-        start = time.perf_counter()
-        for _ in epoch(number):
-            pass
-        seconds.append(time.perf_counter() - start)
-    return seconds
+def seconds_of(batches: Iterable[object]) -> float:
+    """Return the seconds to take all batches; each is dropped at once."""
+    start = time.perf_counter()
+    for _ in batches:
+        pass
+    return time.perf_counter() - start
 
 
-def least(runs: Sequence[Sequence[float]]) -> tuple[float, float]:
-    """Return the least milliseconds of a first epoch, and of an epoch from the third one on."""
-    # The second epoch is the first of which windows are read ahead.
-    return 1e3 * min(run[0] for run in runs), 1e3 * min(min(run[2:]) for run in runs)
-
-
-def measure(path: Path, *, shuffle: bool, epochs: int, repeats: int) -> list[str]:
-    """Return the cells of a case."""
-    runs: dict[bool, list[list[float]]] = {True: [], False: []}
-    kept = 0
-    for _ in range(repeats):
-        for keep in (True, False):
-            with dataset_of(path, shuffle=shuffle, keep=keep) as dataset:
-                runs[keep].append(seconds_of(lambda _, d=dataset: d, epochs))  # type: ignore[misc]
-                kept = max(kept, dataset.stats().memory.kept)
-    (first, later), (first_without, later_without) = least(runs[True]), least(runs[False])
-    cells = [first, later, first_without, later_without]
-    return [
-        *(f"{cell:9.1f}" for cell in cells),
-        f"{later_without / later:9.2f}",
-        f"{kept / 1e6:9.0f}",
+def measure(
+    section: Section, codecs: list[str], directory: Path, *, epochs: int, repeats: int
+) -> None:
+    """Check the datasets of a section, measure all in turns, and print the section's table."""
+    paths = {codec: core_workloads.path(directory, section.files[codec]) for codec in codecs}
+    read = pq.read_table(paths[codecs[0]])
+    table = {name: torch.tensor(read[name].to_numpy()) for name in read.column_names}
+    del read
+    stacks = stacks_of(table)
+    for path in paths.values():
+        check(path, table, stacks)
+    by_column, of_stacks = "by column", "stacks"
+    held = {by_column: table, of_stacks: stacked(table, stacks)}
+    ways = [
+        (by_column, list(table), False),
+        (by_column, list(table), True),
+        (of_stacks, columns_of(stacks), True),
     ]
+    tensors: dict[str, list[float]] = {name: [] for name in held}
+    first: dict[tuple[str, str, bool, bool], list[float]] = {}
+    later: dict[tuple[str, str, bool, bool], list[float]] = {}
+    kept: dict[str, int] = {}
+    for _ in range(repeats):
+        for name, of_name in held.items():
+            tensors[name] += [seconds_of(epoch_of(of_name, n)) for n in range(_EARLY + 1)][1:]
+        for codec, path in paths.items():
+            for name, columns, shuffle in ways:
+                for keep in (False, True):
+                    with dataset_of(path, columns, shuffle=shuffle, keep=keep) as dataset:
+                        seconds = [seconds_of(dataset) for _ in range(epochs)]
+                        kept[codec] = dataset.stats().memory.kept
+                    key = (codec, name, shuffle, keep)
+                    first.setdefault(key, []).append(seconds[0])
+                    later.setdefault(key, []).extend(seconds[_EARLY:])
+    _print(section, first, later, tensors, kept)
 
 
-def measure_tensors(path: Path, *, shuffle: bool, epochs: int, repeats: int) -> list[str]:
-    """Return the cells of tensors in RAM: by column, and row-major."""
-    work = Work((str(path),), tuple(sample.schema().names), _BATCH_ROWS, shuffle, _SEED)
-    runs = []
-    for made in (ByColumn(work), RowMajor(work)):
-        of_one = [seconds_of(made.epoch, epochs) for _ in range(repeats)]
-        runs.append(f"{least(of_one)[1]:9.1f}")
-    return runs
+def _print(
+    section: Section,
+    first: Mapping[tuple[str, str, bool, bool], list[float]],
+    later: Mapping[tuple[str, str, bool, bool], list[float]],
+    tensors: Mapping[str, list[float]],
+    kept: Mapping[str, int],
+) -> None:
+    ms = {key: 1e3 * statistics.median(values) for key, values in later.items()}
+    first_ms = {key: 1e3 * statistics.median(values) for key, values in first.items()}
+    in_ram = {name: 1e3 * statistics.median(values) for name, values in tensors.items()}
+    rows = f"{section.name}: tensors in RAM, shuffled, "
+    print(rows + ", ".join(f"{name} {value:.1f} ms" for name, value in in_ram.items()))
+    titles = ["first off", "first on", "off", "on", "kept MB"]
+    heads = "".join(f"{title:>10}" for title in titles)
+    print(f"{'ms':30}{heads}   off / on              tensors in RAM / on")
+    for codec, name, shuffle, keep in ms:
+        if not keep:
+            continue
+        off, on = ((codec, name, shuffle, flag) for flag in (False, True))
+        cells = [first_ms[off], first_ms[on], ms[off], ms[on], kept[codec] / 1e6]
+        by_column = name == "by column"
+        goal = section.off.get(codec) if shuffle and by_column else None
+        line = f"{f'{codec}, {name}, {_mode(shuffle)}':30}"
+        line += "".join(f"{cell:10.1f}" for cell in cells)
+        line += f"   {_beside(ms[off] / ms[on], goal)}"
+        if shuffle:
+            goal = section.by_column if by_column else section.stacks
+            line += _beside(in_ram[name] / ms[on], goal)
+        print(line.rstrip(), flush=True)
+
+
+def _beside(value: float, goal: float | None) -> str:
+    figure = Figure("", "", "", value, goal)
+    text = f"{value:.2f}"
+    if goal is not None:
+        text += f" of {goal:.2f}{' short' if figure.short else ''}"
+    return f"{text:22}"
+
+
+def measure_filter(directory: Path, *, repeats: int) -> None:
+    """Check passes with a filter, measure them in turns with polars, and print the table."""
+    path = core_workloads.path(directory, "conditions")
+    key, limit, threads = "scattered", bench_filters.KEYS // 100, available_cores()
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["FASTLOAD_CACHE_DIR"] = home
+        _, on = bench_filters.fastload_passes(path, key, limit, threads)
+        _, off = bench_filters.fastload_passes(path, key, limit, threads)
+        keep_no_pages(off)
+        expected = pads.dataset(path).to_table(bench_filters.COLUMNS, filter=pc.field(key) < limit)
+        ways: dict[str, Callable[[], Iterator[Any]]] = {
+            "off": off.__iter__,
+            "on": on.__iter__,
+            "polars": lambda: bench_filters.polars_pass(path, key, limit),
+        }
+        for make in ways.values():
+            for _ in range(_CHECKED_EPOCHS):
+                bench_filters.check_answer(make(), expected)
+        seconds: dict[str, list[float]] = {name: [] for name in ways}
+        passes = {"off": SteadyPasses(off), "on": SteadyPasses(on)}
+        for _ in range(repeats):
+            for name, steady in passes.items():
+                seconds[name].append(steady.measure()[0])
+            seconds["polars"].append(seconds_of(ways["polars"]()))
+        kept = on.stats().memory.kept
+        on.close()
+        off.close()
+    ms = {name: 1e3 * statistics.median(values) for name, values in seconds.items()}
+    cells = ", ".join(f"{name} {value:.2f} ms" for name, value in ms.items())
+    print(f"filter: {expected.num_rows:,} of 4 M rows, {cells}, kept {kept / 1e6:.0f} MB")
+    for name in passes:
+        goal = _FILTER_GOAL if name == "on" else None
+        print(f"polars / {name:3} {_beside(ms['polars'] / ms[name], goal)}".rstrip(), flush=True)
+
+
+def _mode(shuffle: bool) -> str:
+    return "shuffled" if shuffle else "in order"
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the tables."""
+    names = [*SECTIONS, "filter"]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--row-groups", type=int, default=8)
+    parser.add_argument("--sections", nargs="+", choices=names, default=names)
+    parser.add_argument("--codecs", default="zstd,snappy,none")
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--codecs", default="none,snappy,zstd")
+    parser.add_argument("--directory", type=Path, default=_FILES)
     arguments = parser.parse_args()
-    limits = {"epochs": arguments.epochs, "repeats": arguments.repeats}
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory, "click-log.parquet")
-        titles = ["first", "later", "without:", "later", "times", "kept MB"]
-        print(f"{'ms':18}" + "".join(f"{title:>9}" for title in titles))
-        for codec in arguments.codecs.split(","):
-            write(path, codec, arguments.row_groups)
-            for shuffle in (False, True):
-                check(path, arguments.row_groups, shuffle=shuffle)
-                cells = measure(path, shuffle=shuffle, **limits)
-                name = f"{codec}, {'shuffled' if shuffle else 'in order'}"
-                print(f"{name:18}{''.join(cells)}", flush=True)
-        print(f"{'tensors in RAM':18}{'by column':>9}{'row-major':>10}")
-        for shuffle in (False, True):
-            cells = measure_tensors(path, shuffle=shuffle, **limits)
-            print(f"{'shuffled' if shuffle else 'in order':18}{' '.join(cells)}", flush=True)
+    if arguments.epochs <= _EARLY:
+        parser.error(f"Expected at least {_EARLY + 1} epochs, got {arguments.epochs}")
+    for name in arguments.sections:
+        if name == "filter":
+            measure_filter(arguments.directory, repeats=arguments.repeats)
+        else:
+            measure(
+                SECTIONS[name],
+                arguments.codecs.split(","),
+                arguments.directory,
+                epochs=arguments.epochs,
+                repeats=arguments.repeats,
+            )
 
 
 if __name__ == "__main__":

@@ -4,8 +4,10 @@
 
 Passes of a FastParquetDataset and measurements of the roof take turns in one process. The output
 has medians: seconds of a pass, seconds of the roof (pages read and decompressed, and one copy of
-the output, by as many threads), the fraction, and CPU seconds of a pass. Without FILE, the
-benchmark reads the sample of fastload-bench. Tests check the delivered rows, not this benchmark.
+the output, by as many threads), the fraction, and CPU seconds of a pass. Where the dataset keeps
+decompressed pages in memory, the roof reads such pages in memory instead; --keep-none has the
+dataset keep none. Without FILE, the benchmark reads the sample of fastload-bench. Tests check the
+delivered rows, not this benchmark.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=16384)
     parser.add_argument("--threads", type=int, default=available_cores())
     parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--keep-none", action="store_true", help="keep no pages in memory")
     arguments = parser.parse_args()
 
     with tempfile.TemporaryDirectory() as directory:
@@ -40,11 +43,12 @@ def main() -> None:
             repeats=arguments.repeats,
             batch_size=arguments.batch_size,
             shuffle=arguments.shuffle,
+            keep=not arguments.keep_none,
         )
     print(
         f"{'shuffled' if arguments.shuffle else 'in order'}, batches of {arguments.batch_size}, "
         f"{arguments.threads} threads: {got.pass_s:.3f} s a pass, roof {got.roof_s:.3f} s, "
-        f"fraction {got.fraction:.2f}, CPU {got.cpu_s:.3f} s"
+        f"fraction {got.fraction:.2f}, CPU {got.cpu_s:.3f} s, kept {got.kept_bytes / 1e6:.0f} MB"
     )
 
 

@@ -32,6 +32,9 @@ class Row:
         shuffled: goal shuffled, as a share of the roof.
         columns: the columns argument of the dataset.
         copies: number of times that a pass reads the file, under different names.
+
+    The goals were set for datasets that keep no pages in memory, on processors with 1 MiB of L2
+    for each core.
     """
 
     name: str
@@ -44,6 +47,11 @@ class Row:
     def goal(self, *, shuffle: bool) -> float:
         """Return the goal: the share of the roof to reach."""
         return self.shuffled if shuffle else self.in_order
+
+    @property
+    def is_kept(self) -> bool:
+        """True if datasets keep the decompressed pages of the file in memory."""
+        return core_workloads.RECIPES[self.file].options.get("compression") != "none"
 
     def source(self, directory: Path) -> list[str]:
         """Return the paths to read; make missing files in `directory`."""
@@ -60,16 +68,17 @@ def _stacks() -> dict[str, Any]:
 
 
 ROWS = (
-    Row("click-log-none", "click-log-none", 0.75, 0.45),
-    Row("click-log-snappy", "click-log-snappy", 0.85, 0.60),
-    Row("click-log-zstd", "click-log-zstd", 0.95, 0.70),
-    Row("three-columns", "click-log-snappy", 0.80, 0.55, _THREE, _COPIES_OF_THREE),
-    Row("stacks", "click-log-snappy", 0.80, 0.65, _stacks()),
+    Row("click-log-none", "click-log-none", 0.75, 0.65),
+    Row("click-log-snappy", "click-log-snappy", 0.85, 0.85),
+    Row("click-log-zstd", "click-log-zstd", 0.95, 0.90),
+    Row("three-columns", "click-log-snappy", 0.60, 0.45, _THREE, _COPIES_OF_THREE),
+    Row("stacks", "click-log-snappy", 0.80, 0.60, _stacks()),
     Row("lineitem", "lineitem", 0.65, 0.45),
     Row("tokens", "tokens", 0.75, 0.55),
     Row("embedding", "embedding", 0.85, 0.65),
     Row("embedding-list", "embedding-list", 0.85, 0.65),
-    Row("wide", "wide", 0.65, 0.45),
+    Row("wide", "wide", 0.65, 0.60),
+    Row("wide-300", "wide-300", 0.65, 0.60),
     Row("groups-of-5000", "click-log-groups-of-5000", 0.5, 0.4),
     Row("one-group", "click-log-one-group", 0.7, 0.5),
 )

@@ -38,6 +38,7 @@ class Fraction:
         cpu_s: CPU seconds of a pass.
         rows: number of rows of a pass.
         output_bytes: bytes of the batches of a pass.
+        kept_bytes: bytes of decompressed pages that stayed in memory from one pass to the next.
     """
 
     pass_s: float
@@ -46,6 +47,7 @@ class Fraction:
     cpu_s: float
     rows: int
     output_bytes: int
+    kept_bytes: int
 
 
 def measure(
@@ -54,32 +56,40 @@ def measure(
     threads: int,
     repeats: int,
     columns: Any = None,
+    keep: bool = True,
     **arguments: Any,
 ) -> Fraction:
     """Measure passes and the roof in turns.
 
-    The roof copies as many bytes as the batches of a pass have.
+    The roof copies as many bytes as the batches of a pass have. If the dataset keeps decompressed
+    pages in memory, the roof is measured likewise: over pages that lie decompressed in memory.
 
     Args:
         source: file or files.
         threads: number of threads of the core and of the roof.
         repeats: number of runs of which a median is taken.
         columns: the columns argument of the dataset.
+        keep: False to have the dataset keep no pages in memory.
         **arguments: other arguments of the dataset.
     """
     roof = Roof.of(source, columns)
     passes, roofs, cpu = [], [], []
     with FastParquetDataset(source, columns=columns, threads=threads, **arguments) as dataset:
+        if not keep:
+            keep_no_pages(dataset)
         rows, output_bytes = _sizes(dataset)
         if rows != roof.source.num_rows:
             raise SystemExit(f"Expected {roof.source.num_rows} rows, got {rows} - at {source}")
         roof = replace(roof, output_bytes=output_bytes)
         steady = SteadyPasses(dataset)
+        memory = dataset.stats().memory
+        kept_limit_bytes = memory.kept_limit if memory.kept else 0
         for _ in range(repeats):
             pass_s, pass_cpu_s = steady.measure()
             passes.append(pass_s)
             cpu.append(pass_cpu_s)
-            roofs.append(roof.measure(threads, _ROOF_REPEATS))
+            roofs.append(roof.measure(threads, _ROOF_REPEATS, kept_limit_bytes=kept_limit_bytes))
+        kept_bytes = dataset.stats().memory.kept
     return Fraction(
         statistics.median(passes),
         statistics.median(roofs),
@@ -87,7 +97,13 @@ def measure(
         statistics.median(cpu),
         rows,
         output_bytes,
+        kept_bytes,
     )
+
+
+def keep_no_pages(dataset: FastParquetDataset) -> None:
+    """Have a dataset that has made no pass keep no decompressed pages in memory."""
+    dataset._engines.of_process(1).pipeline.limit_kept(0)  # noqa: SLF001
 
 
 class SteadyPasses:

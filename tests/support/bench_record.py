@@ -32,6 +32,9 @@ def _entry(name, mode, rate, **changes):
         "by_hand": name.startswith("hand-written"),
         "busy_cores": 1.9,
         "bottleneck": "decode" if own else "",
+        "kept_bytes": 0,
+        "kept_roof": None,
+        "kept_roof_fraction": None,
     }
     return {**fields, **changes}
 

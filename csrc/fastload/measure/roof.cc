@@ -1,6 +1,7 @@
 #include "fastload/measure/roof.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -9,6 +10,7 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <utility>
 
 #include "arrow/buffer.h"
@@ -16,6 +18,7 @@
 #include "fastload/base/block_memory.h"
 #include "fastload/base/counters.h"
 #include "fastload/decode/pages/chunk_open.h"
+#include "fastload/decode/pages/kept_pages.h"
 #include "parquet/column_page.h"
 
 namespace fastload {
@@ -27,6 +30,10 @@ struct Chunk {
   int32_t leaf;
   ByteRange range;  // range of the bytes to read
   int64_t pages;    // the most pages to read
+  // The decompressed pages; null if they are not kept.
+  std::shared_ptr<const KeptChunk> kept = nullptr;
+
+  KeptPages::Key key() const { return {file, row_group, leaf}; }
 };
 
 struct Input {
@@ -51,10 +58,12 @@ double TimeThreads(int32_t threads, const Work& work) {
 
 // Reads the chunk into `memory`, and calls `visit(page)` on its pages until a call
 // returns false. Returns the bytes of the chunk up to the end of the last visited page.
+// `kept`, if any, records the pages of a compressed chunk.
 template <typename Visit>
 Result<int64_t> VisitPages(const Input& input, const Chunk& chunk,
                            std::vector<uint8_t>* memory, arrow::MemoryPool* pool,
-                           const Visit& visit, std::atomic<int64_t>* read_ns = nullptr) {
+                           const Visit& visit, std::atomic<int64_t>* read_ns = nullptr,
+                           KeptPages* kept = nullptr) {
   const ByteRange& range = chunk.range;
   if (static_cast<int64_t>(memory->size()) < range.bytes) {
     memory->resize(static_cast<size_t>(range.bytes));
@@ -67,6 +76,10 @@ Result<int64_t> VisitPages(const Input& input, const Chunk& chunk,
   ARROW_ASSIGN_OR_RAISE(ChunkInput opened,
                         OpenChunk(input.spec, chunk.row_group, chunk.leaf, stream, pool,
                                   {.arrow_decompresses = true}));
+  if (kept != nullptr && opened.compressed) {
+    opened.pages = kept->Record(chunk.key(), opened.levels, opened.page_bytes,
+                                std::move(opened.pages));
+  }
   ARROW_RETURN_NOT_OK(CatchParquet([&] {
     while (const auto page = opened.pages->NextPage()) {
       if (!visit(*page)) break;
@@ -130,11 +143,92 @@ Result<std::vector<Chunk>> ChunksOf(const std::vector<Input>& inputs,
   return chunks;
 }
 
+// Threads that share column chunks, each with memory for the bytes of a chunk.
+class Threads {
+ public:
+  Threads(int32_t threads, const std::vector<Input>* inputs, std::vector<Chunk>* chunks)
+      : inputs_(*inputs),
+        chunks_(*chunks),
+        memory_(
+            static_cast<size_t>(threads),
+            std::vector<uint8_t>(
+                chunks->empty() ? 0 : static_cast<size_t>(chunks->front().range.bytes))) {
+  }
+
+  // Calls `work(input, chunk, memory)` on each chunk. Returns the seconds until all
+  // threads are done.
+  template <typename Work>
+  Result<double> Time(const Work& work) {
+    std::atomic<size_t> next{0};
+    std::mutex mutex;
+    Status failure;
+    const double seconds =
+        TimeThreads(static_cast<int32_t>(memory_.size()), [&](int32_t thread) {
+          for (size_t i = next++; i < chunks_.size(); i = next++) {
+            Chunk& chunk = chunks_[i];
+            const Input& input = inputs_[static_cast<size_t>(chunk.file)];
+            const Status status =
+                work(input, &chunk, &memory_[static_cast<size_t>(thread)]);
+            if (status.ok()) continue;
+            std::lock_guard lock(mutex);
+            if (failure.ok()) failure = At(status, {input.spec.path, chunk.row_group});
+            return;
+          }
+        });
+    ARROW_RETURN_NOT_OK(failure);
+    return seconds;
+  }
+
+ private:
+  const std::vector<Input>& inputs_;
+  std::vector<Chunk>& chunks_;
+  std::vector<std::vector<uint8_t>> memory_;
+};
+
+// Reads all bytes, as 64-bit words, and returns their sum.
+uint64_t SumOf(std::span<const uint8_t> bytes) {
+  // Several sums at a time, so that no addition waits for the one before.
+  constexpr size_t kSums = 8;
+  std::array<uint64_t, kSums> sums = {};
+  size_t at = 0;
+  for (; at + sizeof(sums) <= bytes.size(); at += sizeof(sums)) {
+    std::array<uint64_t, kSums> words;
+    std::memcpy(words.data(), bytes.data() + at, sizeof(words));
+    for (size_t i = 0; i < kSums; ++i) sums[i] += words[i];
+  }
+  uint64_t sum = 0;
+  for (; at < bytes.size(); ++at) sum += bytes[at];
+  for (const uint64_t one : sums) sum += one;
+  return sum;
+}
+
+// Copies `output_bytes` bytes once, on all threads. Returns the seconds.
+double TimeCopies(int64_t output_bytes, int32_t threads) {
+  // The buffer is larger than the caches of one core, like batches.
+  constexpr int64_t kBuffer = int64_t{32} << 20;
+  std::vector<std::vector<uint8_t>> from(static_cast<size_t>(threads));
+  std::vector<std::vector<uint8_t>> to(static_cast<size_t>(threads));
+  for (int32_t i = 0; i < threads; ++i) {
+    from[static_cast<size_t>(i)].assign(kBuffer, 1);
+    to[static_cast<size_t>(i)].assign(kBuffer, 2);
+  }
+  return TimeThreads(threads, [&](int32_t i) {
+    int64_t left = output_bytes / threads;
+    while (left > 0) {
+      const int64_t n = std::min(left, kBuffer);
+      std::memcpy(to[static_cast<size_t>(i)].data(), from[static_cast<size_t>(i)].data(),
+                  static_cast<size_t>(n));
+      left -= n;
+    }
+  });
+}
+
 }  // namespace
 
 Result<RoofTimes> MeasureRoof(const std::vector<FileSpec>& files,
                               const std::vector<std::vector<int32_t>>& leaves,
-                              int64_t output_bytes, int32_t threads, int64_t first_rows) {
+                              int64_t output_bytes, int32_t threads, int64_t first_rows,
+                              int64_t kept_limit_bytes) {
   std::vector<Input> inputs;
   for (const FileSpec& file : files) {
     ARROW_ASSIGN_OR_RAISE(auto handle, LocalFile::Open(file));
@@ -144,62 +238,56 @@ Result<RoofTimes> MeasureRoof(const std::vector<FileSpec>& files,
   // can avoid.
   BlockPool blocks(MakePrivateMemory(), int64_t{1} << 30);
   BlockMemory pool(&blocks);
-  ARROW_ASSIGN_OR_RAISE(const auto chunks, ChunksOf(inputs, leaves, first_rows, &pool));
-  const auto largest = chunks.empty() ? 0 : static_cast<size_t>(chunks[0].range.bytes);
-  std::vector<std::vector<uint8_t>> memory(static_cast<size_t>(threads),
-                                           std::vector<uint8_t>(largest));
-  std::atomic<size_t> next{0};
+  ARROW_ASSIGN_OR_RAISE(auto chunks, ChunksOf(inputs, leaves, first_rows, &pool));
+  Threads sharing(threads, &inputs, &chunks);
+  RoofTimes times;
+  KeptPages kept(kept_limit_bytes);
+  if (kept_limit_bytes > 0) {
+    const auto keep = [&](const Input& input, Chunk* chunk,
+                          std::vector<uint8_t>* memory) {
+      int64_t read = 0;
+      ARROW_RETURN_NOT_OK(VisitPages(
+          input, *chunk, memory, &pool,
+          [&](const parquet::Page&) { return ++read < chunk->pages; }, nullptr, &kept));
+      chunk->kept = kept.Find(chunk->key());
+      return Status::OK();
+    };
+    ARROW_RETURN_NOT_OK(sharing.Time(keep));
+    for (const Chunk& chunk : chunks) {
+      if (chunk.kept == nullptr) continue;
+      times.kept_bytes += static_cast<int64_t>(chunk.kept->bytes().size());
+    }
+  }
   std::atomic<int64_t> pages{0};
   std::atomic<int64_t> bytes{0};
   std::atomic<int64_t> read_ns{0};  // sum over all threads
+  std::atomic<int64_t> kept_ns{0};  // sum over all threads
   std::atomic<int64_t> busy_ns{0};  // sum over all threads
-  std::mutex mutex;
-  Status failure;
-  RoofTimes times;
-  times.pages_s = TimeThreads(threads, [&](int32_t thread) {
-    for (size_t i = next++; i < chunks.size(); i = next++) {
-      const Chunk& chunk = chunks[i];
-      const Input& input = inputs[static_cast<size_t>(chunk.file)];
-      int64_t read = 0;
-      const Timer timer(&busy_ns);
-      const Status status =
-          VisitPages(
-              input, chunk, &memory[static_cast<size_t>(thread)], &pool,
-              [&](const parquet::Page&) { return ++read < chunk.pages; }, &read_ns)
-              .status();
-      pages += read;
-      bytes += chunk.range.bytes;
-      if (status.ok()) continue;
-      std::lock_guard lock(mutex);
-      if (failure.ok()) failure = At(status, {input.spec.path, chunk.row_group});
-      return;
+  std::atomic<uint64_t> sum{0};     // keeps the compiler from leaving out the reads
+  const auto visit = [&](const Input& input, Chunk* chunk, std::vector<uint8_t>* memory) {
+    const Timer timer(&busy_ns);
+    if (chunk->kept != nullptr) {
+      const Timer kept_timer(&kept_ns);
+      sum += SumOf(chunk->kept->bytes());
+      return Status::OK();
     }
-  });
-  ARROW_RETURN_NOT_OK(failure);
+    int64_t read = 0;
+    ARROW_RETURN_NOT_OK(VisitPages(
+        input, *chunk, memory, &pool,
+        [&](const parquet::Page&) { return ++read < chunk->pages; }, &read_ns));
+    pages += read;
+    bytes += chunk->range.bytes;
+    return Status::OK();
+  };
+  ARROW_ASSIGN_OR_RAISE(times.pages_s, sharing.Time(visit));
   times.pages = pages;
   times.read_bytes = bytes;
   if (busy_ns > 0) {
-    times.read_s = times.pages_s * static_cast<double>(read_ns.load()) /
-                   static_cast<double>(busy_ns.load());
+    const double wall = times.pages_s / static_cast<double>(busy_ns.load());
+    times.read_s = wall * static_cast<double>(read_ns.load());
+    times.kept_s = wall * static_cast<double>(kept_ns.load());
   }
-
-  // The buffer is larger than the caches of one core, like batches.
-  constexpr int64_t kBuffer = int64_t{32} << 20;
-  std::vector<std::vector<uint8_t>> from(static_cast<size_t>(threads));
-  std::vector<std::vector<uint8_t>> to(static_cast<size_t>(threads));
-  for (int32_t i = 0; i < threads; ++i) {
-    from[static_cast<size_t>(i)].assign(kBuffer, 1);
-    to[static_cast<size_t>(i)].assign(kBuffer, 2);
-  }
-  times.memcpy_s = TimeThreads(threads, [&](int32_t i) {
-    int64_t left = output_bytes / threads;
-    while (left > 0) {
-      const int64_t n = std::min(left, kBuffer);
-      std::memcpy(to[static_cast<size_t>(i)].data(), from[static_cast<size_t>(i)].data(),
-                  static_cast<size_t>(n));
-      left -= n;
-    }
-  });
+  times.memcpy_s = TimeCopies(output_bytes, threads);
   return times;
 }
 

@@ -254,9 +254,9 @@ class Said(list):
 class Laboratory:
     """Answers for the processes that a session would start."""
 
-    def __init__(self, wrong=(), broken=(), slow=(), roof=True, stop_after=None):
+    def __init__(self, wrong=(), broken=(), slow=(), roof=True, stop_after=None, kept=0):
         self.wrong, self.broken, self.slow, self.roof = wrong, broken, slow, roof
-        self.stop_after = stop_after
+        self.stop_after, self.kept = stop_after, kept
         self.jobs = []
 
     def __call__(self, job):
@@ -269,7 +269,7 @@ class Laboratory:
         if job.action == "roof":
             if not self.roof:
                 raise JobError("ModuleNotFoundError: no core")
-            return {"seconds": 0.1}
+            return {"seconds": 0.05 if job.kept_limit_bytes else 0.1}
         if job.action == "check":
             return {mode: self.checked(job.peer, mode) for mode in job.modes}
         slow = 1.0 if job.peer == "fastload" else 4.0
@@ -281,6 +281,8 @@ class Laboratory:
             "imports_rss_bytes": 200_000_000,
             "peak_rss_bytes": 900_000_000,
             "bottleneck": "decode" if job.peer == "fastload" else "",
+            "kept_bytes": self.kept if job.peer == "fastload" else 0,
+            "kept_limit_bytes": 2 * self.kept if job.peer == "fastload" else 0,
         }
 
     def checked(self, peer, mode):
@@ -406,6 +408,38 @@ def test_without_a_roof_the_fractions_are_left_open(plan):
     assert [action for action, _, _ in laboratory.jobs].count("roof") == 1
     assert "Not timed: the roof: ModuleNotFoundError: no core." in text_of(findings)
     assert to_json(findings)["results"][0]["roof_fraction"] is None
+
+
+def test_the_roof_of_kept_pages_is_of_pages_in_memory(plan):
+    laboratory = Laboratory(kept=170_000_000)
+    findings = measure(plan, Said(), laboratory)
+    # Of each repeat, and of fastload in each mode of each repeat.
+    assert [action for action, _, _ in laboratory.jobs].count("roof") == 3 + 3 * 2
+    record = json.loads(json.dumps(to_json(findings)))
+    assert record["roof"] == 0.1
+    for entry in record["results"]:
+        kept = entry["name"] == "fastload"
+        assert entry["kept_bytes"] == (170_000_000 if kept else 0)
+        assert entry["kept_roof"] == (0.05 if kept else None)
+        if kept:
+            assert entry["roof_fraction"] == pytest.approx(2 * entry["kept_roof_fraction"])
+        else:
+            assert entry["kept_roof_fraction"] is None
+    lines = text_of(findings, verbose=True).splitlines()
+    # A narrow terminal folds the name.
+    rows = [line for line in lines if line.startswith("fastload, kept ")]
+    assert [row.split()[-1] for row in rows] == ["0.25", "0.25"]
+    assert text_of(findings).count("fastload, kept in memory ") == 2
+    assert any(line.startswith("Kept in memory: 170 MB of decompressed pages") for line in lines)
+    assert "ept in memory" not in text_of(measure(plan, Said(), Laboratory()))
+
+
+def test_a_contender_tells_what_it_keeps(files):
+    later = child.measure(Job("time", "fastload", work_of(files, threads=1), epochs=2))
+    assert 0 < later.kept_bytes <= later.kept_limit_bytes
+    # The only epoch had to decompress.
+    only = child.measure(Job("time", "fastload", work_of(files, threads=1), epochs=1))
+    assert (only.kept_bytes, only.kept_limit_bytes) == (0, 0)
 
 
 @pytest.mark.timeout(120)

@@ -151,9 +151,12 @@ def test_a_profile_sees_the_loop(seen):
 
 
 def test_the_roofs_are_of_the_same_files(roofs):
-    assert roofs.read_s > 0
+    # All pages are kept.
+    assert roofs.kept_bytes > 0
+    assert (roofs.read_s, roofs.decompress_s) == (0, 0)
+    assert roofs.kept_read_s > 0
     assert roofs.memcpy_s > 0
-    assert roofs.roof_s == roofs.read_s + roofs.decompress_s + roofs.memcpy_s
+    assert roofs.roof_s == roofs.kept_read_s + roofs.memcpy_s
     assert "1" in roofs.by_threads
     assert set(roofs.codecs) == {"none", "snappy", "lz4", "zstd"}
     assert roofs.stored_codecs == ["snappy"]
@@ -193,6 +196,18 @@ def test_the_verdict_says_what_was_measured():
     assert text.startswith("Bound by the consumer: ")
     assert "costs" not in text
     assert text.endswith("copies to the device take longer than an epoch.")
+
+
+def test_the_roofline_says_which_roof(roofs):
+    kept = roofs_of(read_s=0.0, decompress_s=0.0, kept_bytes=170_000_000, kept_read_s=0.09)
+    text = roofline.report(kept)
+    assert "Decode-bound: 40 % of the roof over pages kept in memory; more threads help" in text
+    assert "in reading and decompressing, which first epochs do." in text
+    assert "read kept pages" in text
+    assert "170 MB of decompressed pages are kept in memory: the roof reads these pages" in text
+    other = roofline.report(roofs_of())
+    assert "kept" not in other
+    assert "the roof decompresses every page" in other
 
 
 def test_a_search_finds_what_is_faster_by_more_than_the_noise(work):

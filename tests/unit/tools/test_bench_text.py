@@ -111,6 +111,32 @@ def test_impossible_figures_are_not_printed(record):
     assert "2.0 of 2 cores at work" in text
 
 
+@pytest.mark.parametrize("columns", [80, 140])
+def test_a_row_of_kept_pages_says_so(record, monkeypatch, columns):
+    for mode in ("shuffled", "in_order"):
+        mine(record, mode).update(
+            kept_bytes=170_000_000, kept_roof=0.02, kept_roof_fraction=0.41, roof_fraction=1.9
+        )
+    on_terminal(monkeypatch, columns)
+    lines = [re.sub(r"\x1b\[[\d;]*m", "", line) for line in lines_of(record, verbose=True)]
+    assert max(map(cell_len, lines)) <= columns
+    # A narrow terminal folds the name.
+    row = next(line for line in lines if line.startswith("fastload, kept "))
+    assert "0.41" in row
+    assert any("fastload, kept in memory" in line for line in lines_of(record))
+    assert any(line.startswith("Kept in memory: 170 MB") for line in lines)
+    assert "41 % of the hardware's limit" in hints(record)[0]
+
+
+def test_records_without_kept_pages_are_shown_as_before(record):
+    lines = lines_of(record, verbose=True)
+    for entry in record["results"]:
+        for name in ("kept_bytes", "kept_roof", "kept_roof_fraction"):
+            del entry[name]
+    assert lines_of(record, verbose=True) == lines
+    assert not any("ept in memory" in line for line in lines)
+
+
 def test_other_processes_are_a_warning_and_no_diagnosis(record):
     assert warnings(record) == []
     assert (
@@ -216,7 +242,7 @@ def test_a_run_that_is_cut_off_prints_what_it_has(tmp_path, number):
         out, _ = running.communicate()
     assert running.returncode == 128 + number
     assert "warning: interrupted: " in out
-    assert re.search(r"^fastload .* rows/s|^fastload +\d", out, re.MULTILINE)
+    assert re.search(r"^fastload .* rows/s|^fastload(, kept in memory)? +\d", out, re.MULTILINE)
     assert (tmp_path / "a.json").exists()
 
 

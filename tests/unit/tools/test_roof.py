@@ -57,6 +57,23 @@ def test_what_is_wanted_twice_or_not_at_all_is_not_read_twice(path):
     assert stacked.leaves == ((0, 1),)
 
 
+def test_a_roof_over_kept_pages_reads_no_file(path):
+    roof = Roof.of(path, ["id", "price"])
+    whole = roof.once(2)
+    assert (whole.kept_bytes, whole.kept_s) == (0, 0)
+    with FastParquetDataset(path, columns=["id", "price"], batch_size=ROWS) as dataset:
+        for _ in range(2):
+            for _ in dataset:
+                pass
+        memory = dataset.stats().memory
+    kept = roof.once(2, memory.kept_limit)
+    assert 0 < kept.kept_bytes <= memory.kept
+    assert (kept.pages, kept.read_bytes) == (0, 0)
+    assert 0 < kept.kept_s <= kept.pages_s
+    assert kept.memcpy_s > 0
+    assert roof.measure(2, kept_limit_bytes=memory.kept_limit) > 0
+
+
 def test_the_roof_of_the_first_rows_copies_only_these(path):
     roof = Roof.of(path, ["id", "price"])
     first = roof.of_first_rows(10)

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <tuple>
 #include <vector>
 
@@ -35,6 +36,10 @@ class KeptChunk {
   // Returns the values of the chunk by the footer; nulls and empty lists count.
   int64_t levels() const { return levels_; }
   const std::vector<std::shared_ptr<parquet::Page>>& pages() const { return pages_; }
+  // Returns the bytes of all pages, one page after the other.
+  std::span<const uint8_t> bytes() const {
+    return {memory_->data(), static_cast<size_t>(used_)};
+  }
 
  private:
   const std::shared_ptr<KeptMemory> kept_;

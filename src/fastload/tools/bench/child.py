@@ -48,6 +48,8 @@ class Job:
         step_s: seconds of a training step that "profile" simulates.
         patience_s: seconds within which another epoch is begun if `epochs` is None.
         modes: modes of a check, in one process: "in_order", "shuffled" or both.
+        kept_limit_bytes: the most bytes of pages that lie decompressed in memory before "roof"
+            measures; 0 = none.
     """
 
     action: Literal["check", "time", "roof", "roofline", "profile"]
@@ -58,6 +60,7 @@ class Job:
     step_s: float = 0.0
     patience_s: float = PATIENCE_S
     modes: tuple[str, ...] = ("in_order",)
+    kept_limit_bytes: int = 0
 
     @property
     def package(self) -> str:
@@ -92,6 +95,8 @@ class Timing:
         bottleneck: the slowest stage that the contender measured; "" if it measures no stages.
         conversion_s: seconds that the contender took to convert the files, before everything
             else; 0 if the contender reads the files themselves.
+        kept_bytes: bytes of decompressed pages that stay in memory from one epoch to the next.
+        kept_limit_bytes: the most of these bytes.
     """
 
     epoch_s: list[float]
@@ -101,6 +106,8 @@ class Timing:
     peak_rss_bytes: int
     bottleneck: str
     conversion_s: float = 0.0
+    kept_bytes: int = 0
+    kept_limit_bytes: int = 0
 
 
 class _Late(BaseException):
@@ -130,6 +137,8 @@ def measure(job: Job) -> Timing:
     used = usage.cpu_s() - cpu_before
     bottleneck = contender.bottleneck()
     conversion_s = getattr(contender, "conversion_s", 0.0)
+    # Without a later epoch, no figure is of kept pages.
+    kept = contender.kept() if seconds[1:] and hasattr(contender, "kept") else (0, 0)
     peak = usage.peak_bytes()
     if job.work.workers:
         # The system only knows the largest peak of one of the ended worker processes.
@@ -137,7 +146,7 @@ def measure(job: Job) -> Timing:
         gc.collect()
         most = usage.most_of_ended_bytes()
         peak = usage.own_peak_bytes() + job.work.workers * most
-    return Timing(seconds, first_batch_s, used, imports_rss, peak, bottleneck, conversion_s)
+    return Timing(seconds, first_batch_s, used, imports_rss, peak, bottleneck, conversion_s, *kept)
 
 
 def check(job: Job) -> dict[str, Any]:
@@ -182,7 +191,9 @@ def run(job: Job) -> dict[str, Any]:
         from fastload.tools.bench.roof import measure as roof
 
         threads = job.work.threads or available_cores()
-        return {"seconds": roof(list(job.work.files), list(job.work.columns), threads)}
+        files, columns = list(job.work.files), list(job.work.columns)
+        kept = job.kept_limit_bytes
+        return {"seconds": roof(files, columns, threads, kept_limit_bytes=kept)}
     if job.action == "roofline":
         from fastload.tools.bench.roofline import measure as roofline
 

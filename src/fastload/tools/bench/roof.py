@@ -1,6 +1,7 @@
 """The roof: the time of reading, decompressing and one copy of the output.
 
-No loader can take less time than the roof.
+No loader can take less time than the roof, unless decompressed pages stay in memory. Then the roof
+is measured likewise: the pages lie decompressed in memory before, and are only read there.
 """
 
 from __future__ import annotations
@@ -64,25 +65,38 @@ class Roof:
         share = min(1.0, rows / max(1, self.source.num_rows))
         return replace(self, output_bytes=int(self.output_bytes * share), first_rows=rows)
 
-    def measure(self, threads: int, repeats: int = _REPEATS) -> float:
-        """Return the seconds of the roof: the median of a few runs on `threads` threads.
+    def once(self, threads: int, kept_limit_bytes: int = 0) -> core.RoofTimes:
+        """Measure the roof in one run, whose parts `RoofTimes` tells apart.
 
         A run reads the pages through libparquet's PageReader, a column chunk at a time, and
         copies as many bytes as the batches have once.
+
+        Args:
+            threads: number of threads that share the work.
+            kept_limit_bytes: the most bytes of decompressed pages of compressed files that lie in
+                memory before the run: `stats().memory.kept_limit` of a dataset that keeps pages.
         """
-        times = [
-            core.measure_roof(
-                files=[file.for_core for file in self.source.files],
-                leaves=self.leaves,
-                output_bytes=self.output_bytes,
-                threads=max(1, threads),
-                first_rows=self.first_rows,
-            )
-            for _ in range(repeats)
-        ]
+        return core.measure_roof(
+            files=[file.for_core for file in self.source.files],
+            leaves=self.leaves,
+            output_bytes=self.output_bytes,
+            threads=max(1, threads),
+            first_rows=self.first_rows,
+            kept_limit_bytes=kept_limit_bytes,
+        )
+
+    def measure(self, threads: int, repeats: int = _REPEATS, *, kept_limit_bytes: int = 0) -> float:
+        """Return the seconds of the roof: the median of a few runs, as `once` does them."""
+        times = [self.once(threads, kept_limit_bytes) for _ in range(repeats)]
         return statistics.median(time.pages_s + time.memcpy_s for time in times)
 
 
-def measure(source: PathLike | Sequence[PathLike], columns: Columns, threads: int) -> float:
+def measure(
+    source: PathLike | Sequence[PathLike],
+    columns: Columns,
+    threads: int,
+    *,
+    kept_limit_bytes: int = 0,
+) -> float:
     """Return the seconds of the roof of an epoch over the columns, as `Roof.measure` does."""
-    return Roof.of(source, columns).measure(threads)
+    return Roof.of(source, columns).measure(threads, kept_limit_bytes=kept_limit_bytes)

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from fastload.dataset.loaders.prefetcher import seconds_to_device
 from fastload.runtime.cores import available_cores
-from fastload.runtime.native import core
+from fastload.runtime.units import size_of
 from fastload.tools.bench.peers.fastload_dataset import dataset_of
 from fastload.tools.bench.roof import Roof
 
@@ -53,6 +53,9 @@ class StageRoofs:
         codecs: codec -> least seconds to read and decompress the first rows, written with the
             codec.
         stored_codecs: codecs of the files.
+        kept_bytes: bytes of decompressed pages that stay in memory, of fastload and of the roof
+            alike. The roof neither reads nor decompresses these pages.
+        kept_read_s: seconds of the roof to read the kept pages in memory.
     """
 
     threads: int
@@ -69,19 +72,20 @@ class StageRoofs:
     by_threads: dict[str, list[float]]
     codecs: dict[str, float]
     stored_codecs: list[str] = field(default_factory=list)
+    kept_bytes: int = 0
+    kept_read_s: float = 0.0
 
     @property
     def roof_s(self) -> float:
         """Seconds of the roof for one epoch in host memory."""
-        return self.read_s + self.decompress_s + self.memcpy_s
+        return self.read_s + self.decompress_s + self.kept_read_s + self.memcpy_s
 
 
 def measure(work: Work) -> StageRoofs:
-    """Measure the roofs, then fastload's own times."""
+    """Measure fastload's own times, then the roofs, over as many kept pages as fastload has."""
     cores = available_cores()
     threads = min(work.threads or cores, cores)
     roof = Roof.of(list(work.files), list(work.columns))
-    times = _stages(roof, threads)
     by_threads = {}
     for count in sorted({1, *_doublings(2 * cores), threads}):
         with dataset_of(replace(work, threads=count)) as dataset:
@@ -94,6 +98,8 @@ def measure(work: Work) -> StageRoofs:
             _drain(dataset)
             passes += 1
         after = dataset.stats()
+    kept = after.memory
+    times = _stages(roof, threads, kept.kept_limit if kept.kept else 0)
     read_s = after.read.working_s - before.read.working_s
     read_s += after.read_ahead.working_s - before.read_ahead.working_s
     waiting_s = after.waiting_s - before.waiting_s
@@ -101,9 +107,9 @@ def measure(work: Work) -> StageRoofs:
     codecs, stored = _codecs(work, threads)
     return StageRoofs(
         threads=threads,
-        read_s=times[0],
-        decompress_s=times[1],
-        memcpy_s=times[2],
+        read_s=times.read_s,
+        decompress_s=times.decompress_s,
+        memcpy_s=times.memcpy_s,
         h2d_s=seconds_to_device(roof.output_bytes),
         epoch_s=by_threads[threads][0],
         spread=by_threads[threads][1],
@@ -114,6 +120,8 @@ def measure(work: Work) -> StageRoofs:
         by_threads={str(count): list(pair) for count, pair in by_threads.items()},
         codecs=codecs,
         stored_codecs=stored,
+        kept_bytes=kept.kept,
+        kept_read_s=times.kept_read_s,
     )
 
 
@@ -123,6 +131,13 @@ def report(roofs: StageRoofs) -> str:
         "Times of fastload's stages are sums over its threads, divided by the number of threads. "
         "Bytes in the page cache are read during decoding."
     )
+    if roofs.kept_bytes:
+        note += (
+            f" {size_of(roofs.kept_bytes)} of decompressed pages are kept in memory: the roof "
+            "reads these pages there, and decompresses none of them."
+        )
+    else:
+        note += " No page stays in memory: the roof decompresses every page, as fastload does."
     return "\n".join((table(roofs), verdict(roofs), note))
 
 
@@ -131,7 +146,8 @@ def verdict(roofs: StageRoofs) -> str:
     share = min(1.0, roofs.roof_s / roofs.epoch_s)  # no share above 1: the times are noisy
     bound = {"consumer": "bound by the consumer", "none": "idle"}
     name = bound.get(roofs.bottleneck, f"{roofs.bottleneck}-bound")
-    parts = [f"{name}: {100 * share:.0f} % of the roof", _of_threads(roofs)]
+    over = " over pages kept in memory" if roofs.kept_bytes else ""
+    parts = [f"{name}: {100 * share:.0f} % of the roof{over}", _of_threads(roofs)]
     parts += _of_codecs(roofs)
     if roofs.h2d_s is not None and roofs.h2d_s > roofs.epoch_s:
         parts.append("copies to the device take longer than an epoch")
@@ -146,10 +162,11 @@ def table(roofs: StageRoofs) -> str:
         ("", "roof", "fastload", "of roof"),
         _line("read", roofs.read_s, roofs.fastload_read_s / wall),
         ("decompress", f"{roofs.decompress_s:.4f} s", "", ""),
+        *([("read kept pages", f"{roofs.kept_read_s:.4f} s", "", "")] if roofs.kept_bytes else []),
         ("memcpy", f"{roofs.memcpy_s:.4f} s", "", ""),
         _line(
-            "decompress, decode and write",
-            roofs.decompress_s + roofs.memcpy_s,
+            decode_name(kept=bool(roofs.kept_bytes)),
+            roofs.decompress_s + roofs.kept_read_s + roofs.memcpy_s,
             roofs.fastload_decode_s / wall,
         ),
         _line("epoch", roofs.roof_s, roofs.epoch_s),
@@ -165,6 +182,11 @@ def table(roofs: StageRoofs) -> str:
     ]
     lines.insert(1, "-" * len(lines[0]))
     return "\n".join(lines)
+
+
+def decode_name(*, kept: bool) -> str:
+    """Return the name of the decode stage in tables."""
+    return "decode and write, pages kept" if kept else "decompress, decode and write"
 
 
 def _line(stage: str, roof_s: float, own_s: float) -> tuple[str, str, str, str]:
@@ -194,26 +216,28 @@ def _of_codecs(roofs: StageRoofs) -> list[str]:
     ratio = roofs.codecs[own[0]] / others[best]
     if ratio < 1.1:
         return []
-    return [f"{own[0]} costs {ratio:.1f} x over {best} in reading and decompressing"]
+    first = ", which first epochs do" if roofs.kept_bytes else ""
+    return [f"{own[0]} costs {ratio:.1f} x over {best} in reading and decompressing{first}"]
 
 
-def _stages(roof: Roof, threads: int) -> tuple[float, float, float]:
-    """Return the seconds to read, to decompress and to copy."""
-    times = [_once(roof, threads) for _ in range(_REPEATS)]
-    read_s = statistics.median(t.read_s for t in times)
-    return (
-        read_s,
-        statistics.median(t.pages_s - t.read_s for t in times),
-        statistics.median(t.memcpy_s for t in times),
-    )
+@dataclass(frozen=True, slots=True)
+class _Stages:
+    read_s: float
+    decompress_s: float
+    kept_read_s: float
+    memcpy_s: float
 
 
-def _once(roof: Roof, threads: int) -> core.RoofTimes:
-    return core.measure_roof(
-        files=[file.for_core for file in roof.source.files],
-        leaves=roof.leaves,
-        output_bytes=roof.output_bytes,
-        threads=threads,
+def _stages(roof: Roof, threads: int, kept_limit_bytes: int) -> _Stages:
+    """Return the seconds of the roof's stages, as medians."""
+    times = [roof.once(threads, kept_limit_bytes) for _ in range(_REPEATS)]
+    return _Stages(
+        read_s=statistics.median(t.read_s for t in times),
+        decompress_s=statistics.median(
+            max(0.0, t.pages_s - t.read_s - t.kept_s) if t.pages else 0.0 for t in times
+        ),
+        kept_read_s=statistics.median(t.kept_s for t in times),
+        memcpy_s=statistics.median(t.memcpy_s for t in times),
     )
 
 
@@ -265,7 +289,7 @@ def _codecs(work: Work, threads: int) -> tuple[dict[str, float], list[str]]:
             roofs[codec] = Roof.of(str(path), columns)
         # In turns, so that other load of the machine slows all codecs alike.
         rounds = [
-            {codec: _once(roof, threads).pages_s for codec, roof in roofs.items()}
+            {codec: roof.once(threads).pages_s for codec, roof in roofs.items()}
             for _ in range(_REPEATS)
         ]
     seconds = {codec: min(times[codec] for times in rounds) for codec in _CODECS}

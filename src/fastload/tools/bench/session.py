@@ -78,6 +78,7 @@ class Result:
         spread: half of the distance between the quartiles of the epochs, as a share of epoch_s.
         conversion_s: seconds to convert the files before the first epoch; 0 without conversion.
         busy_cores: mean number of cores at work in epochs after the first.
+        kept_bytes: bytes of decompressed pages that stayed in memory from one epoch to the next.
     """
 
     peer: Peer
@@ -93,6 +94,7 @@ class Result:
     spread: float = 0.0
     conversion_s: float = 0.0
     busy_cores: float = 0.0
+    kept_bytes: int = 0
 
 
 @dataclass(slots=True)
@@ -112,6 +114,8 @@ class Findings:
         versions: name -> version of the installed contenders.
         other_cores: cores that other processes used meanwhile; None if unknown.
         interrupted: True if the measurements were stopped before the first end of all.
+        kept_roof_s: mode -> seconds of the roof over as many pages that lie decompressed in memory
+            as fastload kept in this mode, a median; no entry if no pages were kept.
     """
 
     plan: Plan
@@ -126,6 +130,7 @@ class Findings:
     versions: dict[str, str] = field(default_factory=dict)
     other_cores: float | None = None
     interrupted: bool = False
+    kept_roof_s: dict[Mode, float] = field(default_factory=dict)
 
 
 def measure(plan: Plan, progress: Progress, run: Launch = launch) -> Findings:
@@ -167,6 +172,7 @@ class _Session:
         self._slow: list[tuple[Mode, Peer]] = []
         self._timings: dict[tuple[str, Mode], list[Timing]] = {}
         self._roofs: list[float] = []
+        self._kept_roofs: dict[Mode, list[float]] = {}
         self._roof_fault = ""
         if plan.survey.remote:
             self._roof_fault = "the roof is measured on local files only"
@@ -220,6 +226,9 @@ class _Session:
             findings.roof_s = statistics.median(self._roofs)
         elif self._roof_fault:
             findings.left_out.append(("the roof", "", self._roof_fault))
+        findings.kept_roof_s = {
+            mode: statistics.median(roofs) for mode, roofs in self._kept_roofs.items() if roofs
+        }
         findings.results = [
             _median(peer, findings.versions[peer.name], mode, self._timings[peer.name, mode])
             for mode, peer in (*self._right, *self._slow)
@@ -260,10 +269,15 @@ class _Session:
         return wrong and f"refused, its rows are wrong: {wrong}"
 
     def _measure_roof(self) -> None:
+        self._add_roof(self._roofs, 0)
+
+    def _add_roof(self, roofs: list[float], kept_limit_bytes: int) -> None:
+        """Measure the roof over pages of which so many bytes lie decompressed in memory."""
         if self._roof_fault:
             return
+        job = Job("roof", "", self._plan.work, kept_limit_bytes=kept_limit_bytes)
         try:
-            self._roofs.append(float(self._run(Job("roof", "", self._plan.work))["seconds"]))
+            roofs.append(float(self._run(job)["seconds"]))
         except JobError as error:
             self._roof_fault = str(error)
 
@@ -279,6 +293,8 @@ class _Session:
             self._timings.pop((peer.name, mode), None)
             return
         self._timings.setdefault((peer.name, mode), []).append(timing)
+        if timing.kept_bytes:
+            self._add_roof(self._kept_roofs.setdefault(mode, []), timing.kept_limit_bytes)
         if timing.epoch_s[0] > _SLOW_S:
             self._right.remove((mode, peer))
             self._slow.append((mode, peer))
@@ -320,4 +336,5 @@ def _median(peer: Peer, version: str, mode: Mode, timings: list[Timing]) -> Resu
         # Of the same epochs: a median of seconds beside a mean of CPU seconds may be more
         # cores than there are.
         busy_cores=min(sum(t.cpu_s for t in timings) / sum(epochs), available_cores()),
+        kept_bytes=int(statistics.median(t.kept_bytes for t in timings)),
     )

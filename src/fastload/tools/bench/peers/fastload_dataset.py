@@ -36,6 +36,11 @@ class Contender:
         """Return the bottleneck that `FastParquetDataset.stats` names."""
         return self.dataset.stats().bottleneck
 
+    def kept(self) -> tuple[int, int]:
+        """Return the bytes of pages that stay in memory, workers included, and the most of them."""
+        memory = self.dataset.stats().memory
+        return memory.kept, memory.kept_limit
+
 
 def dataset_of(work: Work) -> FastParquetDataset:
     """Return the dataset of a Work; options that the Work leaves open have their defaults."""

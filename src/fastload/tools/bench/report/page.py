@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fastload.runtime.units import counted, million
 from fastload.tools.bench.report import charts
-from fastload.tools.bench.report.text import IN_MEMORY, name_of, source_of
+from fastload.tools.bench.report.text import IN_MEMORY, kept_note, name_of, source_of
 from fastload.tools.bench.report.timeline import timeline
 from fastload.tools.bench.report.verdict import (
     MODES,
@@ -20,6 +20,7 @@ from fastload.tools.bench.report.verdict import (
     verdict,
     warnings,
 )
+from fastload.tools.bench.roofline import decode_name
 
 if TYPE_CHECKING:
     from fastload.tools.bench.profile import Profile
@@ -139,7 +140,7 @@ def _comparison(record: _Record, mode: str) -> str:
     )
     rows = [
         (
-            r["name"],
+            name_of(r),
             r["version"],
             f"{r['rows_per_s']:,.0f}",
             _percent(r["spread"]),
@@ -153,12 +154,12 @@ def _comparison(record: _Record, mode: str) -> str:
     ]
     sizes = ("first batch", "peak memory", "cores", "of roof")
     head = ("loader", "version", "rows/s", "+-", "MB/s", *sizes)
-    numbers = charts.table(
-        f"{_MODES[mode]}: medians of epochs after the first", head, rows, "fastload"
-    )
+    ours = next((name_of(r) for r in results if r["family"] == "fastload"), None)
+    numbers = charts.table(f"{_MODES[mode]}: medians of epochs after the first", head, rows, ours)
     note = "<p>Longer is faster; whiskers are as long as the quartiles of epochs are apart.</p>"
     if any(r["family"] == "memory" for r in results):
         note += f"<p>{escape(IN_MEMORY)}</p>"
+    note += "".join(f"<p>{escape(line)}</p>" for line in kept_note({"results": results}))
     return section(f"{_MODES[mode]}: rows a second", drawn, note, charts.folded("Numbers", numbers))
 
 
@@ -181,10 +182,11 @@ def _roofline(record: _Record) -> str:
     if not roofs:
         return ""
     wall = roofs["threads"]
-    decode_s = roofs["decompress_s"] + roofs["memcpy_s"]
+    decode_s = roofs["decompress_s"] + roofs.get("kept_read_s", 0.0) + roofs["memcpy_s"]
+    kept = bool(roofs.get("kept_bytes"))
     stages = [
         ("read", roofs["read_s"], roofs["fastload_read_s"] / wall),
-        ("decompress, decode and write", decode_s, roofs["fastload_decode_s"] / wall),
+        (decode_name(kept=kept), decode_s, roofs["fastload_decode_s"] / wall),
         ("epoch", roofs["roof_s"], roofs["epoch_s"]),
     ]
     rows = [(name, _ms(roof), _ms(own), _share(roof, own)) for name, roof, own in stages]
@@ -199,7 +201,8 @@ def _roofline(record: _Record) -> str:
         "Distance from the roof",
         f"<p>{escape(roofs['verdict'])}</p>",
         charts.table(
-            "What reading, decompressing and one copy cost, and what fastload's threads took",
+            "What reading, decompressing and one copy cost, and what fastload's threads took"
+            + (", over pages kept in memory" if kept else ""),
             ("stage", "roof", "fastload", "of roof"),
             rows,
         ),

@@ -14,7 +14,7 @@ from fastload.tools.bench.machine.host import fastload_version, host
 if TYPE_CHECKING:
     from fastload.tools.bench.profile import Profile
     from fastload.tools.bench.roofline import StageRoofs
-    from fastload.tools.bench.session import Findings, Mode
+    from fastload.tools.bench.session import Findings, Mode, Result
 
 
 def schema() -> dict[str, Any]:
@@ -105,9 +105,20 @@ def _results(findings: Findings) -> list[dict[str, Any]]:
             "by_hand": result.peer.by_hand,
             "busy_cores": result.busy_cores,
             "bottleneck": result.bottleneck,
+            **_kept(findings, result),
         }
         for result in findings.results
     ]
+
+
+def _kept(findings: Findings, result: Result) -> dict[str, Any]:
+    """Return the keys of a result that tell of pages kept in memory."""
+    roof_s = findings.kept_roof_s.get(result.mode) if result.kept_bytes else None
+    return {
+        "kept_bytes": result.kept_bytes,
+        "kept_roof": roof_s,
+        "kept_roof_fraction": roof_s and roof_s / result.epoch_s,
+    }
 
 
 def _roofline(roofs: StageRoofs) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from fastload.tools.bench.report.verdict import (
     compared,
     hints,
     is_absent,
+    is_kept,
     ranked,
     roof_share,
     verdict,
@@ -114,6 +115,7 @@ def notes(record: Record, *, verbose: bool = False) -> Iterator[str]:
     """Say how the results came about, and what was not measured."""
     if any(entry["family"] == "memory" for entry in record["results"]):
         yield IN_MEMORY
+    yield from kept_note(record)
     for name, seconds in _conversions(record).items():
         yield f"{name}: converting the files took {duration_of(seconds)} before all this."
     for one in record["left_out"]:
@@ -145,8 +147,21 @@ IN_MEMORY = (
 )
 
 
+def kept_note(record: Record) -> Iterator[str]:
+    """Say what was kept in memory, and which roof the share is of, if pages were kept."""
+    kept = max((entry["kept_bytes"] for entry in record["results"] if is_kept(entry)), default=0)
+    if kept:
+        yield (
+            f"Kept in memory: {size_of(kept)} of decompressed pages, from the first epoch on, "
+            "within memory_budget. The share of the roof is of a roof over such pages: reading "
+            "them in memory, and one copy of the output."
+        )
+
+
 def name_of(entry: Entry) -> str:
     """Return the name of a contender, with a mark if the notes explain it."""
+    if is_kept(entry):
+        return f"{entry['name']}, kept in memory"
     return f"{entry['name']} *" if entry["family"] == "memory" else str(entry["name"])
 
 

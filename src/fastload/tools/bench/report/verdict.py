@@ -107,10 +107,18 @@ def headline(record: Record) -> str:
 def roof_share(entry: Entry) -> float | None:
     """Return the share of the roof that a contender reached; None if it is unknown.
 
+    The share of a contender that keeps decompressed pages in memory is of a roof over such pages.
     A roof that is slower than a contender was disturbed while it was measured.
     """
-    share: float | None = entry["roof_fraction"]
+    name = "kept_roof_fraction" if is_kept(entry) else "roof_fraction"
+    share: float | None = entry[name]
     return None if share is None or share > 1 else share
+
+
+def is_kept(entry: Entry) -> bool:
+    """Return True if a contender was measured with pages that it keeps decompressed in memory."""
+    # Records of earlier versions have no such key.
+    return bool(entry.get("kept_bytes"))
 
 
 def is_absent(left_out: Entry) -> bool:
