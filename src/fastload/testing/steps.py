@@ -25,8 +25,9 @@ def assert_same_steps(
     """Check that each step of an epoch has the same rows on every number of ranks.
 
     A step is one batch of each rank. Within a step, rows may come in any order and on any rank.
-    Rows that uneven="pad" marks as repeated are left out. The function keeps all rows of the
-    compared steps in memory, of two numbers of ranks at a time.
+    Rows that uneven="pad" marks as repeated are left out. Rows of a mix are the same only if they
+    come from the same source. The function keeps all rows of the compared steps in memory, of two
+    numbers of ranks at a time.
 
     Example:
         make = functools.partial(FastParquetDataset, "train", columns=["f1"], shuffle=True)
@@ -76,5 +77,6 @@ def _steps_of(
             for number, batch in enumerate(islice(dataset, steps)):
                 if number == len(found):
                     found.append(Counter())
-                found[number].update(row_keys(batch))
+                source = getattr(batch, "source", None)  # the name of the source in a mix
+                found[number].update((source, key) if source else key for key in row_keys(batch))
     return found
