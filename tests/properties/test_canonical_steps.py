@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import tempfile
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from plan_cases import cases
 from semantics_cases import EXAMPLES
+from torch.utils.data import DataLoader
 
 from fastload import FastParquetDataset, Pack, TokenBudget
 from fastload.plan.permutation import permutation
@@ -132,6 +134,33 @@ def test_another_number_of_slices_is_refused(tmp_path):
     other = FastParquetDataset(tmp_path, canonical_ranks=6, **shape)
     with pytest.raises(ValueError, match="canonical_ranks=4"):
         other.load_state_dict(state)
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+def test_rows_of_steps_after_a_resume_of_workers_on_other_ranks(tmp_path):
+    pq.write_table(pa.table({"id": range(200)}), tmp_path / "a.parquet", row_group_size=20)
+
+    def open_rank(rank, world):
+        sizes = {"global_batch_size": 8, "canonical_ranks": 4, "rank": rank, "world_size": world}
+        return FastParquetDataset(tmp_path, threads=0, memory_budget="64MB", **sizes)
+
+    state, steps = None, []
+    for world, count in ((1, 5), (2, 4), (4, 3)):
+        of_ranks = []
+        for rank in range(world):
+            with open_rank(rank, world) as dataset:
+                if state is not None:
+                    dataset.load_state_dict(state)
+                loader = DataLoader(dataset, batch_size=None, num_workers=2, timeout=60)
+                batches = list(islice(loader, count))
+                after = dataset.state_dict(after=batches[-1])
+            of_ranks.append([batch["id"].tolist() for batch in batches])
+        state = after
+        steps += [list(chain.from_iterable(step)) for step in zip(*of_ranks, strict=True)]
+    with open_rank(0, 4) as dataset:
+        dataset.load_state_dict(state)
+        found = [dataset.rows_of(number)["row"].tolist() for number in range(len(steps))]
+    assert list(map(sorted, found)) == list(map(sorted, steps))
 
 
 forms = st.sampled_from(

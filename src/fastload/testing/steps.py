@@ -26,8 +26,8 @@ def assert_same_steps(
 
     A step is one batch of each rank. Within a step, rows may come in any order and on any rank.
     Rows that uneven="pad" marks as repeated are left out. Rows of a mix are the same only if they
-    come from the same source. The function keeps all rows of the
-    compared steps in memory, of two numbers of ranks at a time.
+    come from the same source. The function keeps all rows of the compared steps in memory, of two
+    numbers of ranks at a time.
 
     Example:
         make = functools.partial(FastParquetDataset, "train", columns=["f1"], shuffle=True)
@@ -77,7 +77,6 @@ def _steps_of(
             for number, batch in enumerate(islice(dataset, steps)):
                 if number == len(found):
                     found.append(Counter())
-                source = getattr(batch, "source", None)
-                keys = row_keys(batch)
-                found[number].update(keys if source is None else [(source, key) for key in keys])
+                source = getattr(batch, "source", None)  # the name of the source in a mix
+                found[number].update((source, key) if source else key for key in row_keys(batch))
     return found

@@ -4,6 +4,7 @@ import functools
 
 import pytest
 
+import fastload
 from fastload import FastParquetDataset
 from fastload.testing import assert_same_steps
 from support.sample_files import write_sample
@@ -50,6 +51,20 @@ def test_steps_that_differ(make):
         assert_same_steps(other, (1, 1))
     made = []
     assert_same_steps(other, (1, 1), steps=3)
+
+
+def test_the_sources_of_a_mix(make):
+    def mixed(rank, world_size):
+        # Both sources have the same rows.
+        made.append(rank)
+        names = "ab" if len(made) == 1 else "ac"
+        sources = {name: make(rank=rank, world_size=world_size) for name in names}
+        return fastload.mix(sources, seed=3, stop="all")
+
+    made = []
+    with pytest.raises(AssertionError, match=r"got 20 others and 20 of these rows missing"):
+        assert_same_steps(mixed, (1, 1))
+    assert_same_steps(mixed, (1, 1))
 
 
 def test_another_number_of_steps(make):
