@@ -54,6 +54,7 @@ class PageValues {
   // as the same column; null if the dictionary can't be shared.
   virtual std::shared_ptr<const DecodedDictionary> ShareDictionary() { return nullptr; }
   // Sets a dictionary that ShareDictionary of such a reader returned.
+  // NOLINTNEXTLINE(performance-unnecessary-value-param): overrides keep it
   virtual void SetShared(std::shared_ptr<const DecodedDictionary> /*dictionary*/) {}
 
   // Sets the values of a data page: `size` bytes, borrowed until the next call, that hold
