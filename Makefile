@@ -107,7 +107,7 @@ test-properties: build ## files to batches, by hypothesis: EXAMPLES=20000
 
 test-semantics: build ## epochs, ranks and resumes end to end, at random: EXAMPLES=5000
 	FASTLOAD_EXAMPLES=$(or $(EXAMPLES),5000) $(RUN) -m pytest \
-	    $(addprefix tests/properties/test_,semantics.py packed_rows.py canonical_steps.py mix_units.py)
+	    $(addprefix tests/properties/test_,semantics.py packed_rows.py canonical_steps.py mix_units.py mix_canonical.py)
 
 # In CI, `make test-all` runs the first 200 of them.
 test-life: build ## whole programs at random against an oracle: PROGRAMS=5000 SEED=1

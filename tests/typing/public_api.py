@@ -104,7 +104,12 @@ with FastParquetDataset("a.parquet") as opened:
     assert_same_rows(opened, object(), ["x"], ordered=False)
     opened.close()
 
-mixed = mix({"a": dataset, "b": FastParquetDataset("b.parquet")}, [1, 0.5], stop="repeat")
+mixed = mix(
+    {"a": dataset, "b": FastParquetDataset("b.parquet")},
+    [1, 0.5],
+    stop="repeat",
+    skip_steps=range(3),
+)
 assert_type(mixed, MixedDataset)
 assert_type(len(mixed), int)
 assert_type(mixed.schema["a"]["price"].dtype, torch.dtype)
