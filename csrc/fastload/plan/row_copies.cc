@@ -19,6 +19,7 @@ constexpr int64_t kDrawnRows = 512;
 
 // The compiler makes clones of functions, but not of templates. The mean numbers of
 // copies go through memory, so that every processor rounds the products in the same way.
+// NOLINTBEGIN(bugprone-macro-parentheses): the second arguments are types
 #define FASTLOAD_EXPECT(Name, Weight)                                       \
   FASTLOAD_CLONES void Name(const Weight* weights, int64_t n, double scale, \
                             double* expected) {                             \
@@ -50,6 +51,7 @@ FASTLOAD_COUNT(CountCopies, uint8_t)
 FASTLOAD_COUNT(CountCopies, uint16_t)
 #undef FASTLOAD_EXPECT
 #undef FASTLOAD_COUNT
+// NOLINTEND(bugprone-macro-parentheses)
 
 FASTLOAD_CLONES void Subtract(const uint32_t* rows, int64_t n, uint32_t first,
                               uint16_t* positions) {
