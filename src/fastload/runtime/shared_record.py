@@ -124,14 +124,14 @@ class SharedArrays:
         Raises:
             OSError: there is no memory for the array, which is then not written.
         """
-        # Names are dropped before the new array may overwrite their arrays: a writer that fails
-        # leaves no name of an array that is half overwritten.
+        # Names are dropped before their memory is given back or used again: a writer that dies
+        # leaves no name of an array that is cut off or half overwritten.
         with self._record.changed() as document:
             for other in document.keys() - {name, *keep}:
                 del document[other]
+        with self._record.changed() as document:
             end = max((start + length for start, length, _ in document.values()), default=0)
             os.truncate(self._file, end)
-        with self._record.changed() as document:
             if name in document:
                 return
             start = _gap(document.values(), array.nbytes)
@@ -142,7 +142,11 @@ class SharedArrays:
             document[name] = [start, array.nbytes, array.dtype.str]
 
     def get(self, name: str) -> NDArray[Any] | None:
-        """Return a copy of an array, or None if there is no array of this name."""
+        """Return a copy of an array, or None if there is no array of this name.
+
+        Raises:
+            OSError: the memory of the array is cut off.
+        """
         with self._record.reading() as document:
             if name not in document:
                 return None
@@ -150,7 +154,10 @@ class SharedArrays:
             array: NDArray[Any] = np.empty(length // np.dtype(dtype).itemsize, dtype)
             view, done = array.view(np.uint8).data, 0
             while done < length:
-                done += os.preadv(self._file, [view[done:]], start + done)
+                read = os.preadv(self._file, [view[done:]], start + done)
+                if read == 0:
+                    raise OSError(f"Expected {length} bytes of shared weights `{name}`, got {done}")
+                done += read
             return array
 
 

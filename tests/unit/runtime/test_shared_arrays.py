@@ -9,7 +9,7 @@ import resource
 import numpy as np
 import pytest
 
-from fastload.runtime.shared_record import SharedArrays
+from fastload.runtime.shared_record import SharedArrays, SharedRecord
 
 
 def test_arrays_are_found_by_name_until_they_are_dropped() -> None:
@@ -59,6 +59,32 @@ def test_an_array_without_room_leaves_the_others() -> None:
     assert (found == np.arange(1000.0)).all()
     arrays.put("b", np.ones(2000), ["a"])
     assert arrays.names == {"a", "b"}
+
+
+def test_a_writer_that_dies_between_names_and_memory_leaves_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    arrays = SharedArrays()
+    arrays.put("a", np.arange(1000.0), ())
+    with monkeypatch.context() as patch:
+        patch.setattr(SharedRecord, "_write", _die)
+        with pytest.raises(KeyboardInterrupt):
+            arrays.put("b", np.ones(10), ())
+    found = arrays.get("a")
+    assert found is not None
+    assert (found == np.arange(1000.0)).all()
+
+
+def _die(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_an_array_that_is_cut_off_is_an_error() -> None:
+    arrays = SharedArrays()
+    arrays.put("a", np.arange(1000.0), ())
+    os.truncate(arrays.fds[1], 100)
+    with pytest.raises(OSError, match="Expected 8000 bytes of shared weights `a`, got 100"):
+        arrays.get("a")
 
 
 def _write(arrays: SharedArrays, rounds: int) -> None:
