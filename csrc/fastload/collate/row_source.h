@@ -47,8 +47,8 @@ struct RowSource {
   Counters counters;
   FillBudget fills;  // of all windows
   KeptPages kept;    // pages that stay from one pass to the next
-  KeptDictionaries
-      dictionaries;  // that stay from one take to the next; die before `pool`
+  // Dictionaries that stay from one take to the next. Their memory is of `pool`.
+  KeptDictionaries dictionaries;
 
   // Returns the first row of a row group, counted in its file.
   int64_t FirstRow(int32_t file, int32_t row_group);

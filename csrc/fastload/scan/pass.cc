@@ -16,7 +16,7 @@ std::set<std::pair<int64_t, int64_t>> GroupsOfSeveralLanes(const ReadPlan& plan)
     const auto window = static_cast<size_t>(w);
     for (auto p = plan.first_piece[window]; p < plan.first_piece[window + 1]; ++p) {
       const Piece& piece = plan.pieces[static_cast<size_t>(p)];
-      const std::pair group(int64_t{piece.file}, int64_t{piece.row_group});
+      const std::pair group(piece.file, piece.row_group);
       if (lanes.emplace(group, lane).first->second != lane) shared.insert(group);
     }
   }

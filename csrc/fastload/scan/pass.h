@@ -61,7 +61,7 @@ struct Pass {
   const int64_t batches;
   const Lanes lanes;
   // (file, row group) of the row groups that several lanes read.
-  std::set<std::pair<int64_t, int64_t>> shared_groups;
+  const std::set<std::pair<int64_t, int64_t>> shared_groups;
   std::vector<int64_t> first_ordered;  // of each window, in plan.orders; empty without
   const std::unique_ptr<CopiesByGroup> copies = std::make_unique<CopiesByGroup>();
 
