@@ -18,15 +18,17 @@ constexpr int64_t kPageAlignment = 8;
 // Bytes of the objects of a page, with its buffers.
 constexpr int64_t kObjectBytes = 512;
 
-// Returns a page like `page`, whose bytes are `bytes`; null for pages of another type.
+// Returns a page like `page`, whose bytes are in `memory`; null for pages of another
+// type.
 std::shared_ptr<parquet::Page> WithBytes(const parquet::Page& page,
-                                         std::shared_ptr<arrow::Buffer> bytes) {
+                                         std::shared_ptr<arrow::Buffer> memory) {
+  auto bytes = std::make_shared<KeptPage>(std::move(memory), page.size());
   switch (page.type()) {
     case parquet::PageType::DICTIONARY_PAGE: {
       const auto& dictionary = static_cast<const parquet::DictionaryPage&>(page);
       return std::make_shared<parquet::DictionaryPage>(
-          std::make_shared<KeptPage>(std::move(bytes), page.size()),
-          dictionary.num_values(), dictionary.encoding(), dictionary.is_sorted());
+          std::move(bytes), dictionary.num_values(), dictionary.encoding(),
+          dictionary.is_sorted());
     }
     case parquet::PageType::DATA_PAGE: {
       const auto& data = static_cast<const parquet::DataPageV1&>(page);
@@ -170,9 +172,11 @@ class KeptPages::Recorder final : public parquet::PageReader {
     if (chunk_ == nullptr || page == nullptr) return page;
     if (!chunk_->Add(*page)) {
       GiveUp(/*again=*/false);
-    } else if (chunk_->complete()) {
-      kept_->Enter(key_, std::move(chunk_));
+      return page;
     }
+    // Elements of lists can wait in the copy, which outlives `page`.
+    page = chunk_->pages().back();
+    if (chunk_->complete()) kept_->Enter(key_, std::move(chunk_));
     return page;
   }
 

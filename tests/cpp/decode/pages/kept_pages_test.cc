@@ -283,6 +283,27 @@ TEST_F(KeptPagesTest, PagesOutliveALowerLimitAndTheOwner) {
   EXPECT_NE(dynamic_cast<const KeptPage*>(page->buffer().get()), nullptr);
 }
 
+TEST_F(KeptPagesTest, RecordedPagesOutliveTheReader) {
+  SomePages stored(sizes_);
+  const auto expected = ReadAll(&stored);
+  std::vector<std::shared_ptr<parquet::Page>> read;
+  // The last chunk has fewer bytes than its pages, so that its recording ends early.
+  for (const int64_t bytes : {BytesOf(sizes_), int64_t{150}}) {
+    const auto pages = kept_.Record({0, static_cast<int32_t>(bytes), 0}, 30, bytes,
+                                    std::make_unique<SomePages>(sizes_));
+    while (auto page = pages->NextPage()) {
+      const bool kept = dynamic_cast<const KeptPage*>(page->buffer().get()) != nullptr;
+      EXPECT_EQ(kept, read.size() < 7) << read.size();
+      if (kept) read.push_back(std::move(page));
+    }
+  }
+  kept_.LowerLimit(0);
+  ASSERT_EQ(read.size(), 7);
+  for (size_t i = 0; i < read.size(); ++i) {
+    EXPECT_EQ(TextOf(*read[i]), expected[i % expected.size()]);
+  }
+}
+
 TEST_F(KeptPagesTest, WithoutALimitNothingIsKept) {
   KeptPages none(0);
   EXPECT_EQ(ReadAll(Record(&none, sizes_).get()).size(), 4);
