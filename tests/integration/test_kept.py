@@ -2,6 +2,7 @@
 
 import itertools
 import os
+from contextlib import nullcontext
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from torch.utils.data import DataLoader
 
-from fastload import IO, FastParquetDataset, SourceChangedError
+from fastload import IO, FastParquetDataset, Pad, SourceChangedError
 from support.damage import damage, write_groups
 from support.stores import GcsServer
 
@@ -188,6 +189,134 @@ def test_a_damaged_page_gives_the_same_error_in_each_pass(tmp_path, column):
                 list(batches)
             errors.append((type(raised.value), str(raised.value)))
         assert len(set(errors)) == 1
+        assert dataset.stats().memory.kept_chunks > 0
+
+
+def lists_of(rows, entries):
+    """Return lists of codes: plain ones, with nulls, in lists, of a few numbers."""
+    random = np.random.default_rng(2)
+    lengths = random.integers(0, 200, rows)
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    tokens = random.integers(0, entries, offsets[-1])
+    tokens[:entries] = random.permutation(entries)
+    few = np.repeat(random.integers(0, 3, offsets[-1] // 50 + 1), 50)[: offsets[-1]]
+    items = pa.ListArray.from_arrays
+    outer = np.unique(np.concatenate([[0, rows], random.integers(0, rows, rows - 1)]))
+    outer = np.concatenate([outer, np.full(rows + 1 - len(outer), rows)]).astype(np.int32)
+    return pa.table(
+        {
+            "row": np.arange(rows),
+            "tokens": items(offsets, pa.array(tokens.astype(np.int32))),
+            "large": items(offsets, pa.array(tokens + 2**40)),
+            "some": items(offsets, pa.array(tokens, mask=random.random(len(tokens)) < 1e-4)),
+            "few": items(offsets, pa.array(few)),
+            "lists": items(outer, items(offsets, pa.array(tokens.astype(np.int32)))),
+        }
+    )
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("batch_size", [1, 37, 1000])
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_lists_are_decoded_from_kept_pages(tmp_path, version, batch_size, on_error):
+    # With "skip", windows have 16 MiB, so that the row group continues over windows.
+    rows = 4000 if on_error == "skip" else 1500
+    table = lists_of(rows, 40_000)
+    path = tmp_path / "a.parquet"
+    pq.write_table(
+        table,
+        path,
+        row_group_size=rows if on_error == "skip" else 1000,
+        compression="snappy",
+        data_page_version=version,
+        dictionary_pagesize_limit=1 << 20,
+    )
+    columns = {name: name for name in table.column_names if batch_size > 1 or name != "lists"}
+    columns |= {"padded": Pad("tokens", 7), "cut": Pad("large", 300)}
+    first = table["tokens"].to_pylist()
+    with FastParquetDataset(
+        path,
+        columns=columns,
+        batch_size=batch_size,
+        nulls="zero",
+        on_error=on_error,
+        memory_budget="2GB",
+    ) as dataset:
+        for _ in range(2):
+            done = 0
+            for batch in dataset:
+                got = batch.to_arrow()
+                part = table.slice(done, got.num_rows)
+                for name in columns.keys() & set(table.column_names) - {"some"}:
+                    assert got[name].to_pylist() == part[name].to_pylist(), name
+                filled = [[v or 0 for v in row] for row in part["some"].to_pylist()]
+                assert got["some"].to_pylist() == filled
+                padded = [(row + [0] * 7)[:7] for row in first[done : done + got.num_rows]]
+                assert got["padded"].to_pylist() == padded
+                cut = [(row + [0] * 300)[:300] for row in part["large"].to_pylist()]
+                assert got["cut"].to_pylist() == cut
+                done += got.num_rows
+            assert done == table.num_rows
+        assert dataset.stats().memory.kept_chunks > 0
+
+
+@pytest.mark.parametrize("batch_size", [37, 1000])
+def test_selected_lists_are_decoded_from_kept_pages(tmp_path, batch_size):
+    table = lists_of(3000, 40_000)
+    path = tmp_path / "a.parquet"
+    pq.write_table(table, path, compression="snappy", dictionary_pagesize_limit=1 << 20)
+    # Gaps and runs of rows of many lengths.
+    wanted = [row for row in range(3000) if row % 11 in (0, 3, 4) or row % 700 > 500]
+    columns = ["row", "tokens", "large", "few", "lists"]
+    with FastParquetDataset(
+        path, columns=columns, filters=[("row", "in", wanted)], batch_size=batch_size
+    ) as dataset:
+        for _ in range(2):
+            assert rows_of(dataset) == table.select(columns).take(wanted).to_pylist()
+        assert dataset.stats().memory.kept_chunks > 0
+
+
+def write_with_a_bad_code(path):
+    """Write three row groups of lists; the last code of the second is beyond its dictionary."""
+    table = lists_of(3000, 40_000).select(["row", "tokens"])
+    options = {"compression": "snappy", "dictionary_pagesize_limit": 1 << 20}
+    pq.write_table(
+        table, path, row_group_size=1000, use_dictionary=["tokens.list.element"], **options
+    )
+    chunk = pq.read_metadata(path).row_group(1).column(1)
+    data = bytearray(path.read_bytes())
+    # Random codes do not compress, so the chunk ends with the last code.
+    end = chunk.dictionary_page_offset + chunk.total_compressed_size
+    data[end - 2 : end] = b"\xff\xff"
+    path.write_bytes(data)
+    return table
+
+
+def test_a_bad_code_gives_the_same_error_from_kept_pages(tmp_path):
+    write_with_a_bad_code(tmp_path / "a.parquet")
+    with FastParquetDataset(tmp_path / "a.parquet", batch_size=100, threads=2) as dataset:
+        errors = []
+        for _ in range(3):
+            dataset.set_epoch(0)
+            with pytest.raises(Exception, match="dictionary index below") as raised:
+                list(dataset)
+            errors.append((type(raised.value), str(raised.value)))
+        assert dataset.stats().memory.kept_chunks > 0
+    assert "row group 1, column `tokens`" in errors[0][1]
+    assert len(set(errors)) == 1
+
+
+def test_a_bad_code_in_kept_pages_is_skipped(tmp_path):
+    table = write_with_a_bad_code(tmp_path / "a.parquet")
+    good = [*range(1000), *range(2000, 3000)]
+    with FastParquetDataset(
+        tmp_path / "a.parquet", batch_size=100, threads=2, on_error="skip"
+    ) as dataset:
+        for epoch in range(2):
+            with nullcontext() if epoch else pytest.warns(UserWarning, match="left out"):
+                rows = rows_of(dataset)
+            assert {row["row"] for row in rows} == set(good)
+            assert rows == table.take([row["row"] for row in rows]).to_pylist()
         assert dataset.stats().memory.kept_chunks > 0
 
 

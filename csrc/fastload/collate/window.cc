@@ -405,8 +405,7 @@ Status WindowTask::Fill() {
       if (!IsRowByRow(*window_, unit_)) return FillFixed();
       return unit_.columns.size() == 1 ? FillLists() : FillWideStack();
     case Unit::Kind::kNested:
-      FillNested();
-      return Status::OK();
+      return FillNested();
     case Unit::Kind::kPadded:
       return FillPadded();
     case Unit::Kind::kBytes:

@@ -318,7 +318,9 @@ class WindowTask {
   int64_t ExpectedBytes(const ColumnSpec& spec) const;
   Status StageNested();
   Status CountNested();
-  void FillNested();
+  Status FillNested();
+  // Returns the error of elements that the batches found to be damaged.
+  Status CheckDamage() const;
   Status FillPadded();
   // Returns an error if a segment's list has another length than the plan says.
   Status CheckSegments(const Part& part) const;

@@ -94,6 +94,7 @@ Status WindowTask::StageNested() {
   const auto task = static_cast<size_t>(task_);
   NestedRows& staged = *state_.lists->share(task);
   staged.in_order = !window_->shuffled && !window_->packed();
+  staged.in_pages = staged.in_order && unit_.pads.empty();
   if (!spec.bytes) {
     const int64_t bytes = ExpectedBytes(spec);
     // Row groups differ a little, so a little more is reserved, rather than moving all
@@ -149,7 +150,27 @@ Status WindowTask::CheckSegments(const Part& part) const {
   return Status::OK();
 }
 
-void WindowTask::FillNested() {
+Status WindowTask::CheckDamage() const {
+  for (size_t s = 0; s < window_->shares.size(); ++s) {
+    const NestedRows& rows = *state_.lists->share(s);
+    const ElementRuns::Damage damage = rows.values.damage();
+    if (damage.status.ok()) continue;
+    int64_t child = damage.at / unit_.width;
+    for (auto offsets = rows.offsets.rbegin(); offsets != rows.offsets.rend();
+         ++offsets) {
+      child = std::ranges::upper_bound(*offsets, child) - offsets->begin() - 1;
+    }
+    size_t p = window_->shares[s].first_piece;
+    const auto rows_of = [&](size_t piece) {
+      return window_->pieces[piece].stop - window_->pieces[piece].start;
+    };
+    for (; child >= rows_of(p); ++p) child -= rows_of(p);
+    return At(damage.status, LocationOf(0, window_->pieces[p], damage.page));
+  }
+  return Status::OK();
+}
+
+Status WindowTask::FillNested() {
   const StagedLists& staged = *state_.lists;
   const std::vector<PaddedRows> padded = PaddedRowsOf(unit_);
   for (const Part& part : Parts()) {
@@ -178,6 +199,7 @@ void WindowTask::FillNested() {
       WriteValid(staged, taken, Layout::Address(base, part.areas, slot));
     }
   }
+  return CheckDamage();
 }
 
 Status WindowTask::FillPadded() {

@@ -255,7 +255,7 @@ Result<RoofTimes> MeasureRoof(const std::vector<FileSpec>& files,
     ARROW_RETURN_NOT_OK(sharing.Time(keep));
     for (const Chunk& chunk : chunks) {
       if (chunk.kept == nullptr) continue;
-      times.kept_bytes += static_cast<int64_t>(chunk.kept->bytes().size());
+      times.kept_bytes += chunk.kept->bytes();
     }
   }
   std::atomic<int64_t> pages{0};
@@ -268,7 +268,9 @@ Result<RoofTimes> MeasureRoof(const std::vector<FileSpec>& files,
     const Timer timer(&busy_ns);
     if (chunk->kept != nullptr) {
       const Timer kept_timer(&kept_ns);
-      sum += SumOf(chunk->kept->bytes());
+      for (const auto& page : chunk->kept->pages()) {
+        sum += SumOf({page->data(), static_cast<size_t>(page->size())});
+      }
       return Status::OK();
     }
     int64_t read = 0;

@@ -23,9 +23,14 @@ Status Refused(const char* what, int64_t bytes) {
 }
 
 uint8_t* MapFile(int fd, int64_t bytes) {
-  void* data = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
-                    MAP_SHARED | MAP_NORESERVE, fd, 0);
-  return data == MAP_FAILED ? nullptr : static_cast<uint8_t*>(data);
+  const auto size = static_cast<size_t>(bytes);
+  void* data =
+      mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  if (data == MAP_FAILED) return nullptr;
+  LeaveOutOfDumps(data, size);
+  // Linux follows the advice where shmem_enabled is "advise".
+  AdviseHugePages(data, size);
+  return static_cast<uint8_t*>(data);
 }
 
 }  // namespace
@@ -43,7 +48,6 @@ Result<std::shared_ptr<SharedMapping>> SharedMapping::Make(int64_t bytes) {
     if (data != nullptr) {
       // Truncating the file would kill every process that reads the mapping.
       KeepSize(fd);
-      LeaveOutOfDumps(data, static_cast<size_t>(bytes));
       return std::shared_ptr<SharedMapping>(new SharedMapping(data, bytes, fd));
     }
     const Status status = Refused("mmap", bytes);
@@ -57,7 +61,6 @@ Result<std::shared_ptr<SharedMapping>> SharedMapping::Open(int fd) {
   if (fstat(fd, &info) != 0) return Refused("fstat", 0);
   uint8_t* data = MapFile(fd, info.st_size);
   if (data == nullptr) return Refused("mmap", info.st_size);
-  LeaveOutOfDumps(data, static_cast<size_t>(info.st_size));
   return std::shared_ptr<SharedMapping>(new SharedMapping(data, info.st_size, -1));
 }
 

@@ -103,6 +103,7 @@ class PassFaultsTest : public ::testing::Test {
                     const std::vector<OutputSpec>& outputs) {
     Loader loader;
     PipelineOptions options = OptionsOf(threads);
+    options.kept_memory_bytes = kept_bytes_;
     options.kernels = kernels_;
     if (files_[0].remote) {
       options.remote = std::make_shared<RemoteQueue>();
@@ -275,6 +276,7 @@ class PassFaultsTest : public ::testing::Test {
   std::vector<KernelSpec> kernels_;
   ReadPlan plan_;
   ScanOptions options_{.fetch_bytes = 9000, .segment_bytes = 600};
+  int64_t kept_bytes_ = 0;
   bool evicts_ = false;
   bool expects_ = false;  // the pass is prepared behind another one
 };
@@ -318,6 +320,55 @@ TEST_F(PassFaultsTest, Lists) {
     plan_ = CutPlan(testing::AllPieces(files_), 55, 16, shuffled);
     CheckNested(kRuns, 2);
   }
+}
+
+// The lists wait in their pages, which are recorded by the pass without memory.
+TEST_F(PassFaultsTest, ListsOfKeptPages) {
+  const std::string path = directory_.File("part.parquet");
+  Lines expected;
+  std::string json;
+  for (int64_t row = 0; row < 100; ++row) {
+    std::string line = "[";
+    for (int64_t i = 0; i < 20 + row % 10; ++i) {
+      line += (i > 0 ? "," : "") + std::to_string((row * 31 + i) % 999);
+    }
+    expected.push_back(line + "]");
+    json += (row > 0 ? "," : "[") + expected.back();
+  }
+  const auto type = arrow::list(arrow::int32());
+  const auto table =
+      arrow::Table::Make(arrow::schema({arrow::field("tokens", type)}),
+                         {*arrow::json::ArrayFromJSONString(type, json + "]")});
+  parquet::WriterProperties::Builder properties;
+  properties.data_pagesize(900)->write_batch_size(32)->compression(
+      parquet::Compression::SNAPPY);
+  const auto sink = *arrow::io::FileOutputStream::Open(path);
+  ASSERT_TRUE(parquet::arrow::WriteTable(*table, arrow::default_memory_pool(), sink, 60,
+                                         properties.build())
+                  .ok());
+  ASSERT_TRUE(sink->Close().ok());
+  files_ = {testing::SpecOf(path)};
+  paths_ = {path};
+  kept_bytes_ = 1 << 20;
+  plan_ = CutPlan(testing::AllPieces(files_), 35, 16, false);
+  const std::vector<ColumnSpec> columns = {
+      {.name = "tokens", .leaves = {0}, .dtype = DType::kInt32, .depth = 1}};
+  const auto lines_of = [](const Batch& batch) {
+    Lines lines;
+    const auto* offsets =
+        reinterpret_cast<const int64_t*>(batch.block->data() + batch.areas.numbers[0]);
+    const auto* tokens =
+        reinterpret_cast<const int32_t*>(batch.block->data() + batch.areas.numbers[2]);
+    for (int64_t row = 0; row < batch.areas.rows; ++row) {
+      std::string line = "[";
+      for (int64_t i = offsets[row]; i < offsets[row + 1]; ++i) {
+        line += (i > offsets[row] ? "," : "") + std::to_string(tokens[i]);
+      }
+      lines.push_back(line + "]");
+    }
+    return lines;
+  };
+  Check(kRuns, 2, columns, {{OutputKind::kRagged, {0}}}, lines_of, expected);
 }
 
 TEST_F(PassFaultsTest, PreparedBehindAnother) {

@@ -1,6 +1,7 @@
 #include "fastload/decode/lists/element_runs.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "fastload/base/memory.h"
 #include "fastload/base/prefetch.h"
@@ -27,7 +28,8 @@ Result<uint8_t*> ElementRuns::Take(int64_t bytes, int64_t item,
                      .offset = memory_.length(),
                      .borrowed = nullptr,
                      .item = item,
-                     .dictionary = dictionary});
+                     .dictionary = dictionary,
+                     .encoded = nullptr});
   }
   uint8_t* const out = memory_.mutable_data() + memory_.length();
   memory_.UnsafeAdvance(bytes);
@@ -48,10 +50,36 @@ Result<ElementRuns::Code*> ElementRuns::ExtendCodes(
   return reinterpret_cast<Code*>(out);
 }
 
+bool ElementRuns::EndsAt(const HybridDecoder::Position& place) const {
+  return !runs_.empty() && runs_.back().encoded != nullptr &&
+         runs_.back().encoded->end == place;
+}
+
+void ElementRuns::AppendEncoded(int64_t n, int64_t item, Encoded encoded) {
+  if (n == 0) return;
+  // Rows that are not selected leave gaps between the codes.
+  if (EndsAt(encoded.begin) && size_ - runs_.back().begin < kMostEncoded * item) {
+    runs_.back().encoded->end = encoded.end;
+  } else {
+    const uint8_t* const data = encoded.page->data();
+    runs_.push_back({.begin = size_,
+                     .offset = 0,
+                     .borrowed = data,
+                     .item = item,
+                     .dictionary = encoded.dictionary,
+                     .encoded = std::make_unique<Encoded>(std::move(encoded))});
+  }
+  size_ += n * item;
+}
+
 void ElementRuns::Borrow(const uint8_t* data, int64_t bytes) {
   if (bytes == 0) return;
-  runs_.push_back(
-      {.begin = size_, .offset = 0, .borrowed = data, .item = 0, .dictionary = nullptr});
+  runs_.push_back({.begin = size_,
+                   .offset = 0,
+                   .borrowed = data,
+                   .item = 0,
+                   .dictionary = nullptr,
+                   .encoded = nullptr});
   size_ += bytes;
 }
 
@@ -60,6 +88,7 @@ void ElementRuns::Clear() {
   runs_.clear();
   size_ = 0;
   expected_ = 0;
+  found_->damage = {};
 }
 
 const ElementRuns::Run* ElementRuns::Find(int64_t begin) const {
@@ -89,8 +118,35 @@ void ElementRuns::CopyRuns(int64_t begin, int64_t bytes, uint8_t* out) const {
   });
 }
 
+ElementRuns::Damage ElementRuns::damage() const {
+  std::lock_guard lock(found_->mutex);
+  return found_->damage;
+}
+
+void ElementRuns::Decode(const Run& run, int64_t offset, int64_t bytes,
+                         uint8_t* out) const {
+  const auto look_up = [&]<typename T>(T* elements) -> Status {
+    constexpr auto kItem = static_cast<int64_t>(sizeof(T));
+    const auto* const entries = reinterpret_cast<const T*>(run.dictionary->data());
+    HybridDecoder decoder;
+    decoder.GoTo(run.encoded->begin);
+    ARROW_RETURN_NOT_OK(decoder.Skip(offset / kItem));
+    return decoder.Lookup(entries, run.dictionary->size() / kItem, bytes / kItem,
+                          elements);
+  };
+  Status status = run.item == 4 ? look_up(reinterpret_cast<uint32_t*>(out))
+                                : look_up(reinterpret_cast<uint64_t*>(out));
+  if (status.ok()) return;
+  std::lock_guard lock(found_->mutex);
+  Damage& damage = found_->damage;
+  if (damage.status.ok() || run.begin < damage.at) {
+    damage = {.status = std::move(status), .at = run.begin, .page = run.encoded->number};
+  }
+}
+
 void ElementRuns::LookUp(const Run& run, int64_t offset, int64_t bytes,
                          uint8_t* out) const {
+  if (run.encoded != nullptr) return Decode(run, offset, bytes, out);
   const auto look_up = [&]<typename T>(T* elements) {
     constexpr auto kItem = static_cast<int64_t>(sizeof(T));
     const auto* const entries = reinterpret_cast<const T*>(run.dictionary->data());

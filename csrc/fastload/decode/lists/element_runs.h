@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -12,14 +13,15 @@
 #include "arrow/buffer_builder.h"
 #include "fastload/base/prefetch.h"
 #include "fastload/base/status.h"
+#include "fastload/decode/pages/hybrid.h"
 
 namespace fastload {
 
 // A sequence of fixed-width elements, in runs of several kinds. A run holds plain
 // elements, in its own or in borrowed memory, or codes of two bytes, which become
 // elements when they are copied. Codes are indices into a dictionary, or, without a
-// dictionary, unsigned integers of the elements' width. Positions are counted in bytes of
-// elements.
+// dictionary, unsigned integers of the elements' width. A run may also stay in its page,
+// encoded, until it is copied. Positions are counted in bytes of elements.
 class ElementRuns {
  public:
   using Code = uint16_t;
@@ -46,8 +48,33 @@ class ElementRuns {
   Result<Code*> ExtendCodes(int64_t n, int64_t item,
                             const std::shared_ptr<arrow::Buffer>& dictionary);
 
+  // Codes into a dictionary as a page has them.
+  struct Encoded {
+    std::shared_ptr<arrow::Buffer> page;
+    int64_t number = 0;  // index of the page
+    HybridDecoder::Position begin;
+    HybridDecoder::Position end;
+    std::shared_ptr<arrow::Buffer> dictionary;  // elements without gaps
+  };
+  // Appends n elements of `item` (4 or 8) bytes whose codes stay in the page until they
+  // are copied. The caller has checked that the page has n codes between `begin` and
+  // `end`, but not that the dictionary has them.
+  void AppendEncoded(int64_t n, int64_t item, Encoded encoded);
+  // Returns true if the sequence ends with elements that stay in their page, and the
+  // place behind their codes is `place`.
+  bool EndsAt(const HybridDecoder::Position& place) const;
+
   // Appends elements that stay in borrowed memory, which outlives the sequence.
   void Borrow(const uint8_t* data, int64_t bytes);
+
+  // The first error of a copy that found a code beyond its dictionary; OK if there was
+  // none.
+  struct Damage {
+    Status status;
+    int64_t at = 0;    // position of the run
+    int64_t page = 0;  // index of the run's page
+  };
+  Damage damage() const;
 
   // Removes all elements, and keeps the memory.
   void Clear();
@@ -79,7 +106,10 @@ class ElementRuns {
     const uint8_t* borrowed = nullptr;          // borrowed memory, or null
     int64_t item = 0;                           // codes: bytes of an element; else 0
     std::shared_ptr<arrow::Buffer> dictionary;  // codes: dictionary, or null
+    std::unique_ptr<Encoded> encoded;           // codes that stay in their page, or null
   };
+  // Copying decodes from the beginning of an encoded run, so such runs are short.
+  static constexpr int64_t kMostEncoded = 1 << 14;
 
   const uint8_t* Data(const Run& run) const {
     return run.borrowed != nullptr ? run.borrowed : memory_.data() + run.offset;
@@ -123,6 +153,7 @@ class ElementRuns {
     }
     if ((n & 1) != 0) *out = *codes;
   }
+  void Decode(const Run& run, int64_t offset, int64_t bytes, uint8_t* out) const;
   void LookUp(const Run& run, int64_t offset, int64_t bytes, uint8_t* out) const;
   // Calls fn(run, offset, bytes) for each run of [begin, begin + bytes), with the offset
   // and number of the bytes in the run.
@@ -133,6 +164,12 @@ class ElementRuns {
   std::vector<Run> runs_;
   int64_t size_ = 0;
   int64_t expected_ = 0;  // the size_ that is expected in the end
+  // What copies found, which several threads may make at once.
+  struct Found {
+    std::mutex mutex;  // guards damage
+    Damage damage;
+  };
+  std::unique_ptr<Found> found_ = std::make_unique<Found>();
 };
 
 }  // namespace fastload

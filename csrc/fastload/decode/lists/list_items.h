@@ -134,6 +134,8 @@ class FixedNestedItems : public FixedItems, public NestedItems {
  private:
   using Code = ElementRuns::Code;
 
+  // Returns true if the next n values shall wait in their page.
+  bool WaitInPage(int64_t n) const;
   // Fills narrow_. Returns false if the dictionary has elements that a code can't hold.
   bool Narrow();
 

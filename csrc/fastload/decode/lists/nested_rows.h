@@ -23,6 +23,9 @@ struct NestedRows {
   // True if rows are taken in the order in which they are read: elements may then wait as
   // codes into dictionaries. In another order, each row would need another dictionary.
   bool in_order = false;
+  // True if rows are also taken many at a time: elements may then wait in their pages.
+  // One by one, each row would need a search in its page.
+  bool in_pages = false;
   // True if rows are taken at once, while they are in a CPU cache: elements then wait as
   // plain elements.
   bool as_they_are = false;

@@ -86,6 +86,8 @@ Status DataPages::SetValues(int64_t offset) {
                      "Expected levels of at most " + std::to_string(page.size()) +
                          " bytes, got " + std::to_string(offset));
   }
+  const bool kept = dynamic_cast<const KeptPage*>(page.buffer().get()) != nullptr;
+  values_->KeepPage(kept ? page.buffer() : nullptr, page_);
   return values_->SetPage(page.encoding(), page.data() + offset, page.size() - offset,
                           page.num_values());
 }

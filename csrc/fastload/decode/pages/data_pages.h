@@ -57,6 +57,10 @@ class PageValues {
   // NOLINTNEXTLINE(performance-unnecessary-value-param): overrides keep it
   virtual void SetShared(std::shared_ptr<const DecodedDictionary> /*dictionary*/) {}
 
+  // Takes the memory of the page that SetPage sets next, whose index is `number`; null:
+  // the memory is lost when the page after is read.
+  virtual void KeepPage(std::shared_ptr<arrow::Buffer> /*page*/, int64_t /*number*/) {}
+
   // Sets the values of a data page: `size` bytes, borrowed until the next call, that hold
   // at most `max_values` values.
   virtual Status SetPage(parquet::Encoding::type encoding, const uint8_t* data,

@@ -30,6 +30,32 @@ void HybridDecoder::Reset(const uint8_t* data, int64_t size, int bit_width,
   run_left_ = 0;
 }
 
+HybridDecoder::Position HybridDecoder::position() const {
+  return {.pos = pos_,
+          .end = end_,
+          .packed = packed_,
+          .packed_end = packed_end_,
+          .packed_index = packed_index_,
+          .run_left = run_left_,
+          .value = value_,
+          .most = most_,
+          .bit_width = bit_width_,
+          .repeated = repeated_};
+}
+
+void HybridDecoder::GoTo(const Position& position) {
+  pos_ = position.pos;
+  end_ = position.end;
+  packed_ = position.packed;
+  packed_end_ = position.packed_end;
+  packed_index_ = position.packed_index;
+  run_left_ = position.run_left;
+  value_ = position.value;
+  most_ = position.most;
+  bit_width_ = position.bit_width;
+  repeated_ = position.repeated;
+}
+
 Status HybridDecoder::Truncated() const {
   return MakeError(ErrorKind::kCorruptFile,
                    "Expected another run of levels or dictionary indices, got the end "

@@ -39,6 +39,24 @@ class HybridDecoder {
   };
   Result<Run> Peek();
 
+  // The place of the next value. The decoder of the same bytes goes on from there.
+  struct Position {
+    const uint8_t* pos = nullptr;
+    const uint8_t* end = nullptr;
+    const uint8_t* packed = nullptr;
+    const uint8_t* packed_end = nullptr;
+    int64_t packed_index = 0;
+    int64_t run_left = 0;
+    uint32_t value = 0;
+    uint32_t most = 0;
+    int bit_width = 0;
+    bool repeated = false;
+
+    bool operator==(const Position&) const = default;
+  };
+  Position position() const;
+  void GoTo(const Position& position);
+
   Status Skip(int64_t n);
   Status Decode(int64_t n, uint32_t* out);
 

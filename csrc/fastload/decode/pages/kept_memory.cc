@@ -9,9 +9,14 @@ namespace {
 
 // Large enough for huge pages and for few mappings; small enough that a slab in use for
 // one piece alone wastes little.
-constexpr int64_t kSlabBytes = int64_t{32} << 20;
+constexpr int64_t kMostSlabBytes = int64_t{32} << 20;
+// The first slabs are small, so that most of what is mapped is touched, and what a closed
+// dataset leaves serves the next dataset as it is.
+constexpr int64_t kFirstSlabBytes = int64_t{4} << 20;
 // A small limit is divided into this many slabs.
 constexpr int64_t kLeastSlabs = 8;
+// Slabs are multiples of the pages of all systems.
+constexpr int64_t kPage = int64_t{64} << 10;
 
 }  // namespace
 
@@ -22,7 +27,7 @@ class KeptMemory::Piece final : public arrow::MutableBuffer {
         memory_(std::move(memory)),
         slab_(slab),
         start_(start) {}
-  ~Piece() override { memory_->Free(slab_, start_); }
+  ~Piece() override { memory_->Free(slab_, start_, SizeOf(size())); }
 
  private:
   const std::shared_ptr<KeptMemory> memory_;
@@ -37,8 +42,24 @@ KeptMemory::~KeptMemory() {
   for (const auto& slab : slabs_) source_->Unmap(slab->data, slab->bytes);
 }
 
+int64_t KeptMemory::HeldWith(int64_t more) const {
+  return fixed_bytes_ + std::max<int64_t>(reserved_bytes_ + more - free_bytes_, 0);
+}
+
+bool KeptMemory::Reserve(int64_t bytes) {
+  std::lock_guard lock(mutex_);
+  if (bytes > limit_bytes_ || HeldWith(bytes) > limit_bytes_) return false;
+  reserved_bytes_ += bytes;
+  return true;
+}
+
+void KeptMemory::Release(int64_t bytes) noexcept {
+  std::lock_guard lock(mutex_);
+  reserved_bytes_ -= bytes;
+}
+
 std::shared_ptr<arrow::MutableBuffer> KeptMemory::Allocate(int64_t bytes) {
-  const int64_t size = RoundUp(bytes, kAlignment);
+  const int64_t size = SizeOf(bytes);
   Slab* slab = nullptr;
   int64_t start = -1;
   {
@@ -54,19 +75,27 @@ std::shared_ptr<arrow::MutableBuffer> KeptMemory::Allocate(int64_t bytes) {
       start = slab->free.Allocate(size);
     }
     ++slab->pieces;
+    free_bytes_ -= size;
+    reserved_bytes_ -= size;
   }
   try {
     return std::make_shared<Piece>(shared_from_this(), slab, start, bytes);
   } catch (const std::bad_alloc&) {
-    Free(slab, start);
+    Free(slab, start, size);
+    std::lock_guard lock(mutex_);
+    reserved_bytes_ += size;
     throw;
   }
 }
 
 KeptMemory::Slab* KeptMemory::AddSlab(int64_t bytes) {
-  const int64_t usual = std::min(kSlabBytes, limit_bytes_ / kLeastSlabs);
-  const int64_t wanted = RoundUp(std::max(bytes, usual), int64_t{64} << 10);
-  if (wanted > limit_bytes_ - held_bytes_) return nullptr;
+  // The slab backs bytes that are reserved, so only what is fixed takes room from it.
+  const int64_t room = limit_bytes_ - fixed_bytes_;
+  const int64_t usual =
+      std::min({std::clamp(fixed_bytes_ / 2, kFirstSlabBytes, kMostSlabBytes),
+                limit_bytes_ / kLeastSlabs, room});
+  const int64_t wanted = std::max(usual / kPage * kPage, RoundUp(bytes, kPage));
+  if (wanted > room) return nullptr;
   slabs_.reserve(slabs_.size() + 1);
   uint8_t* const data = source_->Map(wanted);
   if (data == nullptr) return nullptr;
@@ -76,34 +105,37 @@ KeptMemory::Slab* KeptMemory::AddSlab(int64_t bytes) {
     source_->Unmap(data, wanted);
     return nullptr;
   }
-  held_bytes_ += wanted;
+  fixed_bytes_ += wanted;
+  free_bytes_ += wanted;
   return slabs_.back().get();
 }
 
 void KeptMemory::DropEmpty(const Slab* slab) noexcept {
   if (slab->pieces > 0) return;
-  held_bytes_ -= slab->bytes;
+  fixed_bytes_ -= slab->bytes;
+  free_bytes_ -= slab->bytes;
   source_->Unmap(slab->data, slab->bytes);
   std::erase_if(slabs_, [slab](const auto& one) { return one.get() == slab; });
 }
 
-void KeptMemory::Free(Slab* slab, int64_t start) noexcept {
+void KeptMemory::Free(Slab* slab, int64_t start, int64_t size) noexcept {
   std::lock_guard lock(mutex_);
   slab->free.Free(start);
   --slab->pieces;
+  free_bytes_ += size;
   DropEmpty(slab);
 }
 
 bool KeptMemory::Charge(int64_t bytes) {
   std::lock_guard lock(mutex_);
-  if (bytes > limit_bytes_ - held_bytes_) return false;
-  held_bytes_ += bytes;
+  if (bytes > limit_bytes_ - HeldWith(0)) return false;
+  fixed_bytes_ += bytes;
   return true;
 }
 
 void KeptMemory::Discharge(int64_t bytes) noexcept {
   std::lock_guard lock(mutex_);
-  held_bytes_ -= bytes;
+  fixed_bytes_ -= bytes;
 }
 
 void KeptMemory::LowerLimit(int64_t limit_bytes) {
@@ -118,7 +150,7 @@ int64_t KeptMemory::limit_bytes() const {
 
 int64_t KeptMemory::held_bytes() const {
   std::lock_guard lock(mutex_);
-  return held_bytes_;
+  return HeldWith(0);
 }
 
 }  // namespace fastload

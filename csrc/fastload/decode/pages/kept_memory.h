@@ -13,7 +13,8 @@
 namespace fastload {
 
 // Pieces of memory within a limit. Memory is mapped in slabs, which are unmapped once
-// they are empty, so held bytes never exceed the limit. Thread-safe.
+// they are empty, so held bytes never exceed the limit. Bytes are reserved before they
+// are allocated, so that pieces can come one by one. Thread-safe.
 class KeptMemory : public std::enable_shared_from_this<KeptMemory> {
  public:
   explicit KeptMemory(int64_t limit_bytes);
@@ -21,10 +22,18 @@ class KeptMemory : public std::enable_shared_from_this<KeptMemory> {
   KeptMemory(const KeptMemory&) = delete;
   KeptMemory& operator=(const KeptMemory&) = delete;
 
-  // Returns `bytes` (more than 0) writable bytes aligned to kAlignment, or null if the
-  // limit leaves no room or the system has no memory. The buffer keeps this object alive,
-  // and gives its bytes back when it dies.
+  // Reserves `bytes` bytes. Returns false, and reserves nothing, if the limit leaves no
+  // room.
+  bool Reserve(int64_t bytes);
+  // Gives up reserved bytes.
+  void Release(int64_t bytes) noexcept;
+
+  // Returns `bytes` (more than 0) writable bytes aligned to kAlignment, out of reserved
+  // bytes: of those it takes SizeOf(bytes). Returns null, and takes none, if no slab has
+  // so many free bytes at one place, or the system has no memory. The buffer keeps this
+  // object alive, and gives its bytes back when it dies.
   std::shared_ptr<arrow::MutableBuffer> Allocate(int64_t bytes);
+  static int64_t SizeOf(int64_t bytes) { return RoundUp(bytes, kAlignment); }
 
   // Counts `bytes` bytes of other memory against the limit. Returns false, and counts
   // nothing, if the limit leaves no room.
@@ -35,7 +44,8 @@ class KeptMemory : public std::enable_shared_from_this<KeptMemory> {
   void LowerLimit(int64_t limit_bytes);
 
   int64_t limit_bytes() const;
-  // Returns the bytes that count against the limit.
+  // Returns the bytes that count against the limit: slabs, charged bytes, and the
+  // reserved bytes for which slabs have no room.
   int64_t held_bytes() const;
 
  private:
@@ -55,12 +65,17 @@ class KeptMemory : public std::enable_shared_from_this<KeptMemory> {
   Slab* AddSlab(int64_t bytes);
   // Unmaps the slab if the slab is empty. mutex_ is held.
   void DropEmpty(const Slab* slab) noexcept;
-  void Free(Slab* slab, int64_t start) noexcept;
+  void Free(Slab* slab, int64_t start, int64_t size) noexcept;
+  // Returns the bytes that would count against the limit with `more` reserved bytes.
+  // mutex_ is held.
+  int64_t HeldWith(int64_t more) const;
 
   const std::unique_ptr<MemorySource> source_;
   mutable std::mutex mutex_;  // guards the members below
   int64_t limit_bytes_;
-  int64_t held_bytes_ = 0;  // bytes of slabs, and charged bytes
+  int64_t fixed_bytes_ = 0;     // bytes of slabs, and charged bytes
+  int64_t free_bytes_ = 0;      // bytes of slabs that no piece has
+  int64_t reserved_bytes_ = 0;  // bytes that are reserved, and not allocated yet
   std::vector<std::unique_ptr<Slab>> slabs_;
 };
 

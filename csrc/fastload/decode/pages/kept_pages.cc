@@ -17,16 +17,22 @@ namespace {
 constexpr int64_t kPageAlignment = 8;
 // Bytes of the objects of a page, with its buffers.
 constexpr int64_t kObjectBytes = 512;
+// The first pages of a chunk, of about so many bytes, have a piece of memory each, so
+// that the first pages of many chunks share huge pages: the first batch waits for these
+// pages. The other pages share one piece.
+constexpr int64_t kFirstBytes = int64_t{1} << 20;
 
-// Returns a page like `page`, whose bytes are `bytes`; null for pages of another type.
+// Returns a page like `page`, whose bytes are in `memory`; null for pages of another
+// type.
 std::shared_ptr<parquet::Page> WithBytes(const parquet::Page& page,
-                                         std::shared_ptr<arrow::Buffer> bytes) {
+                                         std::shared_ptr<arrow::Buffer> memory) {
+  auto bytes = std::make_shared<KeptPage>(std::move(memory), page.size());
   switch (page.type()) {
     case parquet::PageType::DICTIONARY_PAGE: {
       const auto& dictionary = static_cast<const parquet::DictionaryPage&>(page);
       return std::make_shared<parquet::DictionaryPage>(
-          std::make_shared<KeptPage>(std::move(bytes), page.size()),
-          dictionary.num_values(), dictionary.encoding(), dictionary.is_sorted());
+          std::move(bytes), dictionary.num_values(), dictionary.encoding(),
+          dictionary.is_sorted());
     }
     case parquet::PageType::DATA_PAGE: {
       const auto& data = static_cast<const parquet::DataPageV1&>(page);
@@ -117,29 +123,58 @@ class RestReader final : public parquet::PageReader {
 
 }  // namespace
 
-KeptChunk::KeptChunk(std::shared_ptr<KeptMemory> kept,
-                     std::shared_ptr<arrow::MutableBuffer> memory, int64_t levels)
-    : kept_(std::move(kept)),
-      memory_(std::move(memory)),
-      levels_(levels),
-      levels_left_(levels) {}
+KeptChunk::KeptChunk(std::shared_ptr<KeptMemory> kept, int64_t bytes, int64_t levels)
+    : kept_(std::move(kept)), levels_(levels), levels_left_(levels), bytes_(bytes) {}
 
-KeptChunk::~KeptChunk() { kept_->Discharge(charged_); }
+KeptChunk::~KeptChunk() {
+  kept_->Discharge(charged_);
+  kept_->Release(reserved_);
+}
+
+bool KeptChunk::Reserve() {
+  if (!kept_->Reserve(bytes_)) return false;
+  reserved_ = bytes_;
+  return true;
+}
+
+std::shared_ptr<arrow::MutableBuffer> KeptChunk::Allocate(int64_t bytes) {
+  const int64_t size = KeptMemory::SizeOf(bytes);
+  if (size > reserved_) {
+    if (!kept_->Reserve(size - reserved_)) return nullptr;
+    reserved_ = size;
+  }
+  auto memory = kept_->Allocate(bytes);
+  if (memory != nullptr) reserved_ -= size;
+  return memory;
+}
+
+std::shared_ptr<arrow::Buffer> KeptChunk::MemoryOf(int64_t bytes) {
+  if (used_ < kFirstBytes || bytes == 0) return Allocate(std::max<int64_t>(bytes, 1));
+  if (rest_ == nullptr) {
+    rest_ = Allocate(bytes_ - used_);
+    if (rest_ == nullptr) return nullptr;
+    rest_begin_ = used_;
+  }
+  return arrow::SliceMutableBuffer(rest_, used_ - rest_begin_, bytes);
+}
 
 bool KeptChunk::Add(const parquet::Page& page) try {
   const int64_t bytes = page.size();
-  if (bytes > memory_->size() - used_ || !kept_->Charge(kObjectBytes)) return false;
+  if (bytes > bytes_ - used_ || !kept_->Charge(kObjectBytes)) return false;
   charged_ += kObjectBytes;
+  const std::shared_ptr<arrow::Buffer> memory = MemoryOf(bytes);
+  if (memory == nullptr) return false;
   if (bytes > 0) {
-    std::memcpy(memory_->mutable_data() + used_, page.data(), static_cast<size_t>(bytes));
+    std::memcpy(memory->mutable_data(), page.data(), static_cast<size_t>(bytes));
   }
-  auto copy = WithBytes(page, arrow::SliceBuffer(memory_, used_, bytes));
+  auto copy = WithBytes(page, memory);
   if (copy == nullptr) return false;
   pages_.push_back(std::move(copy));
   used_ += RoundUp(bytes, kPageAlignment);
   if (page.type() != parquet::PageType::DICTIONARY_PAGE) {
     levels_left_ -= static_cast<const parquet::DataPage&>(page).num_values();
   }
+  if (complete()) kept_->Release(std::exchange(reserved_, 0));
   return true;
 } catch (const std::bad_alloc&) {
   return false;  // a pass can do without kept pages
@@ -170,9 +205,11 @@ class KeptPages::Recorder final : public parquet::PageReader {
     if (chunk_ == nullptr || page == nullptr) return page;
     if (!chunk_->Add(*page)) {
       GiveUp(/*again=*/false);
-    } else if (chunk_->complete()) {
-      kept_->Enter(key_, std::move(chunk_));
+      return page;
     }
+    // Elements of lists can wait in the copy, which outlives `page`.
+    page = chunk_->pages().back();
+    if (chunk_->complete()) kept_->Enter(key_, std::move(chunk_));
     return page;
   }
 
@@ -216,12 +253,14 @@ std::shared_ptr<KeptChunk> KeptPages::Begin(const Key& key, int64_t levels,
     std::lock_guard lock(mutex_);
     if (!chunks_.emplace(key, nullptr).second) return nullptr;
   }
-  std::shared_ptr<arrow::MutableBuffer> memory = memory_->Allocate(bytes);
-  if (memory == nullptr) {
-    GiveUp(key, /*again=*/true);
-    return nullptr;
+  try {
+    auto chunk = std::make_shared<KeptChunk>(memory_, bytes, levels);
+    if (chunk->Reserve()) return chunk;
+  } catch (const std::bad_alloc&) {
+    // A pass can do without kept pages.
   }
-  return std::make_shared<KeptChunk>(memory_, std::move(memory), levels);
+  GiveUp(key, /*again=*/true);
+  return nullptr;
 }
 
 std::unique_ptr<parquet::PageReader> KeptPages::Record(

@@ -6,7 +6,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <span>
 #include <tuple>
 #include <vector>
 
@@ -20,12 +19,16 @@ namespace fastload {
 // All pages of one column chunk, decompressed and still encoded. Immutable once kept.
 class KeptChunk {
  public:
-  // `memory` is counted against its own limit; `kept` counts the objects of the pages.
-  KeptChunk(std::shared_ptr<KeptMemory> kept,
-            std::shared_ptr<arrow::MutableBuffer> memory, int64_t levels);
+  // `bytes`: of all pages by the footer, headers included. The memory of the pages and of
+  // their objects is counted by `kept`.
+  KeptChunk(std::shared_ptr<KeptMemory> kept, int64_t bytes, int64_t levels);
   ~KeptChunk();
   KeptChunk(const KeptChunk&) = delete;
   KeptChunk& operator=(const KeptChunk&) = delete;
+
+  // Reserves the memory of all pages, before the first is added. Returns false if there
+  // is no room.
+  bool Reserve();
 
   // Appends a copy of a page. Returns false if the page does not fit, or is of an unknown
   // type.
@@ -36,18 +39,24 @@ class KeptChunk {
   // Returns the values of the chunk by the footer; nulls and empty lists count.
   int64_t levels() const { return levels_; }
   const std::vector<std::shared_ptr<parquet::Page>>& pages() const { return pages_; }
-  // Returns the bytes of all pages, one page after the other.
-  std::span<const uint8_t> bytes() const {
-    return {memory_->data(), static_cast<size_t>(used_)};
-  }
+  // Returns the bytes of all pages, padded to 8 bytes each.
+  int64_t bytes() const { return used_; }
 
  private:
+  // Returns memory for the next page, or null if there is none.
+  std::shared_ptr<arrow::Buffer> MemoryOf(int64_t bytes);
+  // Allocates out of what is reserved, and reserves what is missing.
+  std::shared_ptr<arrow::MutableBuffer> Allocate(int64_t bytes);
+
   const std::shared_ptr<KeptMemory> kept_;
-  const std::shared_ptr<arrow::MutableBuffer> memory_;
   const int64_t levels_;
   int64_t levels_left_;
-  int64_t used_ = 0;     // bytes of `memory_`
-  int64_t charged_ = 0;  // bytes counted for objects
+  const int64_t bytes_;
+  int64_t used_ = 0;      // bytes of pages, padded
+  int64_t reserved_ = 0;  // bytes of `kept_` that are reserved, and not allocated yet
+  int64_t charged_ = 0;   // bytes counted for objects
+  std::shared_ptr<arrow::MutableBuffer> rest_;  // memory of the pages behind the first
+  int64_t rest_begin_ = 0;                      // used_ at the beginning of `rest_`
   std::vector<std::shared_ptr<parquet::Page>> pages_;
 };
 

@@ -104,7 +104,7 @@ Status FixedValues::SetPage(Encoding::type encoding, const uint8_t* data, int64_
       return Status::OK();
     case Encoding::PLAIN_DICTIONARY:
     case Encoding::RLE_DICTIONARY:
-      return SetDictionaryIndices(data, size);
+      return SetDictionaryIndices(data, size, max_values);
     case Encoding::RLE:
       if (physical == parquet::Type::BOOLEAN) return SetHybridBits(data, size);
       [[fallthrough]];
@@ -115,13 +115,19 @@ Status FixedValues::SetPage(Encoding::type encoding, const uint8_t* data, int64_
   }
 }
 
-Status FixedValues::SetDictionaryIndices(const uint8_t* data, int64_t size) {
+Status FixedValues::SetDictionaryIndices(const uint8_t* data, int64_t size,
+                                         int64_t max_values) {
   source_ = Source::kDictionary;
   if (dictionary_size_ < 0) {
     return MakeError(ErrorKind::kCorruptFile,
                      "Expected a dictionary page before dictionary indices, got none");
   }
-  return ResetIndices(data, size, &hybrid_);
+  ARROW_RETURN_NOT_OK(ResetIndices(data, size, &hybrid_));
+  // Three quarters, because nulls and empty lists count as values, too.
+  first_code_ = hybrid_.position();
+  const int64_t packed_bytes = max_values / 8 * first_code_.bit_width;
+  packed_ = size >= packed_bytes / 4 * 3;
+  return Status::OK();
 }
 
 Status FixedValues::SetHybridBits(const uint8_t* data, int64_t size) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "fastload/decode/pages/hybrid.h"
@@ -24,6 +25,10 @@ class FixedValues : public PageValues {
   Status SetDictionary(const parquet::DictionaryPage& page) override;
   std::shared_ptr<const DecodedDictionary> ShareDictionary() override;
   void SetShared(std::shared_ptr<const DecodedDictionary> dictionary) override;
+  void KeepPage(std::shared_ptr<arrow::Buffer> page, int64_t number) override {
+    kept_page_ = std::move(page);
+    page_number_ = number;
+  }
   Status SetPage(parquet::Encoding::type encoding, const uint8_t* data, int64_t size,
                  int64_t max_values) override;
   Status Skip(int64_t values) override;
@@ -47,6 +52,16 @@ class FixedValues : public PageValues {
     return {dictionary_->data(), static_cast<size_t>(dictionary_->size())};
   }
   const std::shared_ptr<arrow::Buffer>& shared_dictionary() const { return dictionary_; }
+  int64_t page_number() const { return page_number_; }
+  // Returns the memory of a page that is kept, or null.
+  const std::shared_ptr<arrow::Buffer>& kept_page() const { return kept_page_; }
+  // Returns true if most codes of a coded page are bit-packed. Short runs of equal codes
+  // take fewer bytes, and more time for each code.
+  bool packed() const { return packed_; }
+  // Returns true if no code of a coded page has been read.
+  bool at_first_code() const { return position() == first_code_; }
+  // Returns the place of the next code of a coded page.
+  HybridDecoder::Position position() const { return hybrid_.position(); }
   // Writes table[code] for n values of a coded page. The table is as long as
   // dictionary().
   Status LookUpIn(const uint16_t* table, int64_t n, uint16_t* out) {
@@ -79,7 +94,7 @@ class FixedValues : public PageValues {
     int64_t size = 0;  // number of entries
   };
 
-  Status SetDictionaryIndices(const uint8_t* data, int64_t size);
+  Status SetDictionaryIndices(const uint8_t* data, int64_t size, int64_t max_values);
   Status SetHybridBits(const uint8_t* data, int64_t size);
   Status LookUp(int64_t n, uint8_t* out);
   Status KeepRawDictionary(const parquet::DictionaryPage& page);
@@ -97,6 +112,10 @@ class FixedValues : public PageValues {
   int64_t bit_ = 0;  // kPlainBits: bits already consumed since pos_
   PlainBytes views_;
   HybridDecoder hybrid_;
+  HybridDecoder::Position first_code_;  // kDictionary
+  bool packed_ = false;                 // kDictionary
+  std::shared_ptr<arrow::Buffer> kept_page_;
+  int64_t page_number_ = -1;
   ArrowValues arrow_;
 
   // The dictionary's elements. If an entry does not fit the dtype, raw values instead, so

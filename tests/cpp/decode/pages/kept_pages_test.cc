@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -237,6 +238,55 @@ TEST_F(KeptPagesTest, OneOfTwoReadersRecords) {
   EXPECT_NE(kept_.Find(kKey), nullptr);
 }
 
+TEST_F(KeptPagesTest, AChunkOfManyBytesIsKept) {
+  KeptPages kept(int64_t{16} << 20);
+  const std::vector<int> sizes = {8, 700'000, 600'000, 5000, 0, 900'000, 0, 77};
+  SomePages stored(sizes);
+  const auto expected = ReadAll(&stored);
+  EXPECT_EQ(ReadAll(Record(&kept, sizes).get()), expected);
+  ASSERT_NE(kept.Find(kKey), nullptr);
+  EXPECT_EQ(ReadAll(kept.Read(kept.Find(kKey)).get()), expected);
+  EXPECT_GE(kept.stats().bytes, BytesOf(sizes));
+  kept.LowerLimit(0);
+  EXPECT_EQ(kept.stats().bytes, 0);
+}
+
+TEST_F(KeptPagesTest, FirstPagesOfManyChunksLieTogether) {
+  KeptPages kept(int64_t{1} << 30);
+  const std::vector<int> sizes = {5000, 20'000, 4'000'000};
+  std::vector<std::unique_ptr<parquet::PageReader>> readers;
+  std::vector<const uint8_t*> places;
+  std::vector<std::shared_ptr<parquet::Page>> pages;
+  for (int32_t leaf = 0; leaf < 40; ++leaf) {
+    readers.push_back(Record(&kept, sizes, {0, 0, leaf}));
+    for (int page = 0; page < 2; ++page) {
+      pages.push_back(readers.back()->NextPage());
+      places.push_back(pages.back()->data());
+    }
+  }
+  const auto [first, last] = std::ranges::minmax(places);
+  EXPECT_LE(last - first, 40 * 25'000 + 40 * 2 * 64);
+  // What is not read yet is reserved.
+  EXPECT_GE(kept.stats().bytes, 40 * BytesOf(sizes));
+  readers.clear();
+  pages.clear();
+  EXPECT_EQ(kept.stats().bytes, 0);
+}
+
+TEST_F(KeptPagesTest, AChunkWithoutRoomForAllItsPagesIsNotRecorded) {
+  const std::vector<int> sizes = {8, 20'000, 600'000};
+  auto first = Record(&kept_, sizes);
+  first->NextPage();
+  const KeptPages::Key other{0, 1, 3};
+  ReadAll(Record(&kept_, sizes, other).get());
+  EXPECT_EQ(kept_.Find(other), nullptr);
+  EXPECT_LE(kept_.stats().bytes, kLimit);
+  first.reset();
+  EXPECT_EQ(kept_.stats().bytes, 0);
+  ReadAll(Record(&kept_, sizes, other).get());
+  EXPECT_NE(kept_.Find(other), nullptr);
+}
+
 TEST_F(KeptPagesTest, BytesNeverExceedTheLimit) {
   const std::vector<int> sizes = {8, 50'000, 50'000};
   for (int32_t group = 0; group < 40; ++group) {
@@ -281,6 +331,27 @@ TEST_F(KeptPagesTest, PagesOutliveALowerLimitAndTheOwner) {
   EXPECT_EQ(page->size(), 5);
   EXPECT_EQ(page->data()[4], 0);
   EXPECT_NE(dynamic_cast<const KeptPage*>(page->buffer().get()), nullptr);
+}
+
+TEST_F(KeptPagesTest, RecordedPagesOutliveTheReader) {
+  SomePages stored(sizes_);
+  const auto expected = ReadAll(&stored);
+  std::vector<std::shared_ptr<parquet::Page>> read;
+  // The last chunk has fewer bytes than its pages, so that its recording ends early.
+  for (const int64_t bytes : {BytesOf(sizes_), int64_t{150}}) {
+    const auto pages = kept_.Record({0, static_cast<int32_t>(bytes), 0}, 30, bytes,
+                                    std::make_unique<SomePages>(sizes_));
+    while (auto page = pages->NextPage()) {
+      const bool kept = dynamic_cast<const KeptPage*>(page->buffer().get()) != nullptr;
+      EXPECT_EQ(kept, read.size() < 7) << read.size();
+      if (kept) read.push_back(std::move(page));
+    }
+  }
+  kept_.LowerLimit(0);
+  ASSERT_EQ(read.size(), 7);
+  for (size_t i = 0; i < read.size(); ++i) {
+    EXPECT_EQ(TextOf(*read[i]), expected[i % expected.size()]);
+  }
 }
 
 TEST_F(KeptPagesTest, WithoutALimitNothingIsKept) {
