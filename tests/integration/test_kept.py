@@ -35,11 +35,10 @@ def table_of(rows=ROWS):
 
 def write(path, table, **options):
     """Write row groups of several pages, in dictionary, plain and delta encodings."""
-    options = {"compression": "zstd", **options}
+    options = {"compression": "zstd", "row_group_size": GROUP_ROWS, **options}
     pq.write_table(
         table,
         path,
-        row_group_size=GROUP_ROWS,
         data_page_size=512,
         write_batch_size=50,
         use_dictionary=["code", "text"],
@@ -397,17 +396,33 @@ def test_a_store_is_asked_once(tmp_path, codec):
             assert dataset.stats().memory.kept_chunks >= 2 * GROUPS * COLUMNS
 
 
+@pytest.fixture
+def slices(tmp_path):
+    """Write two row groups; return a function that makes a dataset of eight slices of them."""
+    path = write(tmp_path / "a.parquet", table_of(), row_group_size=ROWS // 2)
+
+    def make(shuffle, threads):
+        return FastParquetDataset(
+            path,
+            nulls="zero",
+            canonical_ranks=8,
+            global_batch_size=64,
+            rank=0,
+            world_size=1,
+            shuffle=shuffle,
+            shuffle_window=900 if shuffle else None,
+            threads=threads,
+        )
+
+    make.file_bytes = os.path.getsize(path)
+    return make
+
+
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_slices_keep_the_row_groups_that_they_share(tmp_path, shuffle):
-    """Eight slices each read a part of one of two row groups; later epochs read nothing."""
+def test_slices_keep_the_row_groups_that_they_share(slices, shuffle):
+    """Each slice reads a part of one of the row groups; later epochs read nothing."""
     table = table_of()
-    path = write(tmp_path / "a.parquet", table)
-    both = tmp_path / "b.parquet"
-    pq.write_table(pq.read_table(path), both, compression="zstd", row_group_size=ROWS // 2)
-    options = {"canonical_ranks": 8, "global_batch_size": 64, "rank": 0, "world_size": 1}
-    if shuffle:
-        options |= {"shuffle": True, "shuffle_window": 900}
-    with FastParquetDataset(both, nulls="zero", threads=2, **options) as dataset:
+    with slices(shuffle, threads=2) as dataset:
         reads = []
         for _ in range(4):
             rows = rows_of(dataset)
@@ -415,3 +430,11 @@ def test_slices_keep_the_row_groups_that_they_share(tmp_path, shuffle):
             assert sorted(row["row"] for row in rows) == list(range(ROWS))
             reads.append(dataset.stats().read.bytes)
         assert reads[0] == reads[3]
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_slices_read_a_row_group_once(slices, shuffle):
+    """The slice that comes first keeps the pages; the other slices find them in the same epoch."""
+    with slices(shuffle, threads=1) as dataset:
+        rows_of(dataset)
+        assert dataset.stats().read.bytes <= slices.file_bytes

@@ -144,6 +144,14 @@ def test_a_trace_has_the_stages(path, make):
     assert {"stage", "fill", "wait"} <= {span.stage for span in trace.spans}
 
 
+@pytest.mark.parametrize("fit", ["best", "split"])
+def test_all_threads_decode_a_window_of_one_column(path, fit):
+    dataset = packed(path, pack=Pack("t", LENGTH, fit=fit), threads=2)
+    with dataset, dataset.trace() as trace:
+        copies(dataset)
+    assert sum((span.stage, span.index) == ("stage", 0) for span in trace.spans) >= 2
+
+
 @pytest.mark.parametrize(("long", "kept"), [("split", None), ("truncate", LENGTH), ("drop", 0)])
 def test_stats_count_long_documents(path, long, kept):
     longer = [length for length in LENGTHS if length > LENGTH]
