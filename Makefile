@@ -78,8 +78,8 @@ $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Expected Python 3.10 or newer, got %s: name another, such as PYTHON=python3.12" % sys.version.split()[0])'
 	@test -x $(RUN) || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
 	    echo 'Expected the venv module (on Debian and Ubuntu: apt-get install python3-venv)' >&2; exit 1; }
-	$(RUN) -m pip install --quiet -c $(CONSTRAINTS) $(BUILD_REQUIRES)
-	FASTLOAD_PURE=1 $(RUN) -m pip install --quiet -c $(CONSTRAINTS) --no-build-isolation -e '.[docs,lint,test]'
+	$(RUN) -m pip install --quiet --no-compile -c $(CONSTRAINTS) $(BUILD_REQUIRES)
+	FASTLOAD_PURE=1 $(RUN) -m pip install --quiet --no-compile -c $(CONSTRAINTS) --no-build-isolation -e '.[docs,lint,test]'
 	@touch $@
 
 ##@ Thorough checks
@@ -187,7 +187,7 @@ instructions: build ## instructions of the core's kernels, beside those kept: AR
 PEERS := $(patsubst benchmarks/peers/%.txt,build/peers/%/.installed,$(wildcard benchmarks/peers/*.txt))
 
 peers: venv $(PEERS) ## install the loaders that fastload-bench compares with
-	FASTLOAD_PURE=1 $(RUN) -m pip install --quiet -c $(CONSTRAINTS) --no-build-isolation -e '.[bench]'
+	FASTLOAD_PURE=1 $(RUN) -m pip install --quiet --no-compile -c $(CONSTRAINTS) --no-build-isolation -e '.[bench]'
 
 build/peers/%/.installed: benchmarks/peers/%.txt
 	$(PYTHON) -m venv $(@D)

@@ -1,6 +1,6 @@
 """One question: what do canonical slices cost, beside one slice and beside no slices?
 
-    python benchmarks/bench_canonical.py [--rows N] [--documents N] [--repeats N]
+    python benchmarks/bench_canonical.py [--rows N] [--documents N] [--repeats N] [--epochs N]
 
 One rank of 8 reads a table of 20 int64 columns (Snappy), and packed rows of the token files of
 `bench_packing.py`. Its share of a step is one slice (`canonical_ranks=8`) or 8 slices
@@ -44,7 +44,6 @@ _SLICES = (8, 64)
 _WINDOW = 1 << 19
 _COLUMNS = 20
 _LENGTH = 8192
-_LATER_EPOCHS = 3
 _STEPS = 4  # that are compared
 
 
@@ -128,12 +127,12 @@ def _first_steps(dataset: FastParquetDataset, key: str) -> list[Counter[bytes]]:
         return [keys(batch) for batch in islice(dataset, _STEPS)]
 
 
-def figures_of(dataset: FastParquetDataset) -> tuple[float, float, float]:
+def figures_of(dataset: FastParquetDataset, later_epochs: int) -> tuple[float, float, float]:
     """Return the rows per second of the first epoch and of later ones, and bytes read for a row."""
     with dataset:
         len(dataset)  # lengths of documents are known before the clock starts
         rates, total = [], 0
-        for epochs in (1, _LATER_EPOCHS):
+        for epochs in (1, later_epochs):
             start, rows = time.perf_counter(), 0
             for _ in range(epochs):
                 rows += sum(batch.rows for batch in dataset)
@@ -142,7 +141,7 @@ def figures_of(dataset: FastParquetDataset) -> tuple[float, float, float]:
         return rates[0], rates[1], dataset.stats().read.bytes / total
 
 
-def measure(case: Case, repeats: int) -> dict[str, tuple[float, float, float]]:
+def measure(case: Case, repeats: int, later_epochs: int) -> dict[str, tuple[float, float, float]]:
     """Return the best figures of each way."""
     ways = {
         "one slice": lambda: case.sliced(_SLICES[0]),
@@ -152,13 +151,13 @@ def measure(case: Case, repeats: int) -> dict[str, tuple[float, float, float]]:
     best = dict.fromkeys(ways, (0.0, 0.0, float("inf")))
     for _ in range(repeats):
         for name, way in ways.items():
-            first, later, read = figures_of(way())
+            first, later, read = figures_of(way(), later_epochs)
             before = best[name]
             best[name] = max(first, before[0]), max(later, before[1]), min(read, before[2])
     return best
 
 
-def show(cases: Sequence[Case], repeats: int) -> None:
+def show(cases: Sequence[Case], repeats: int, later_epochs: int) -> None:
     """Compare the steps, measure, and print the table."""
     for case in cases:
         for slices in _SLICES:
@@ -166,7 +165,7 @@ def show(cases: Sequence[Case], repeats: int) -> None:
     print(f"rank 0 of {_RANKS}, {available_cores()} cores; the best of {repeats} runs")
     print(f"{'':52}{'first epoch':>12}{'share':>7}{'later':>12}{'share':>7}{'bytes read':>12}")
     for case in cases:
-        figures = measure(case, repeats)
+        figures = measure(case, repeats, later_epochs)
         base = figures["one slice"]
         for way, (first, later, read) in figures.items():
             name = f"{case.name}, {case.batch_rows} rows a batch, {way}"
@@ -180,6 +179,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--documents", type=int, default=50_000)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--epochs", type=int, default=3, help="number of later epochs")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         os.environ["FASTLOAD_CACHE_DIR"] = os.path.join(directory, "cache")
@@ -193,7 +193,7 @@ def main() -> None:
         tokens = write_documents(Path(directory), arguments.documents)
         pack = {"pack": Pack("input_ids", _LENGTH)}
         cases += [Case("packed", tokens, pack, each, "input_ids") for each in (1, 4)]
-        show(cases, arguments.repeats)
+        show(cases, arguments.repeats, arguments.epochs)
 
 
 if __name__ == "__main__":
