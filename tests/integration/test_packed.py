@@ -1,6 +1,8 @@
 """Datasets that are packed, or have a budget of tokens: all that users do with them."""
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from torch.utils.data import DataLoader
@@ -238,3 +240,35 @@ def test_same_batches_have_the_same_edges(path):
 def test_warming_of_local_files_is_refused(path, tmp_path):
     with pytest.raises(CacheError, match="no cached file"):
         packed(path, cache=Cache(tmp_path)).warm_cache(False)
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "matters"),
+    [
+        (packed, {}, True),
+        (packed, {"pack": Pack("t", LENGTH, fit="split")}, False),
+        (budgeted, {}, True),
+    ],
+)
+def test_a_resume_with_another_window(path, make, options, matters):
+    """Without shuffle too, a window decides what is packed together, unless documents are cut."""
+    with make(path, shuffle_window=40, **options) as dataset:
+        rows = [dataset.rows_of(step)["row"].tolist() for step in range(9)]
+        state = dataset.state_dict(after=next(iter(dataset)))
+    with make(path, shuffle_window=90, **options) as other:
+        assert (rows != [other.rows_of(step)["row"].tolist() for step in range(9)]) == matters
+        if matters:
+            with pytest.raises(ValueError, match="Expected shuffle_window=40"):
+                other.load_state_dict(state)
+        else:
+            other.load_state_dict(state)
+
+
+def test_a_long_name_of_the_column_keeps_a_state_small(tmp_path):
+    lists = pa.array([[1, 2], [3]], pa.list_(pa.int64()))
+    pq.write_table(pa.table({"c" * 5000: lists}), tmp_path / "a.parquet")
+    columns = {"t": "c" * 5000}
+    with packed(tmp_path, pack=Pack("t", LENGTH), columns=columns) as dataset:
+        state = dataset.state_dict()
+        assert len(str(state)) < 1000
+        dataset.load_state_dict(state)

@@ -44,7 +44,7 @@ from fastload.plan.options import Options, Uneven
 from fastload.plan.position import Position
 from fastload.plan.progress import steps_of
 from fastload.plan.skipped_steps import skipped_steps
-from fastload.plan.units.canonical import CanonicalUnits, row_units, slice_options
+from fastload.plan.units.canonical import row_units, slice_options
 from fastload.plan.units.weighted import UnknownWeights
 from fastload.rows.epoch_rows import EpochRows
 from fastload.rows.predicate import Predicate, parse_filters, parse_split
@@ -52,6 +52,7 @@ from fastload.rows.skip_report import SkipReport
 from fastload.rows.values.tokens import (
     lengths_of,
     long_documents,
+    options_by_tokens,
     rows_of_batch,
     text_of,
     text_of_batches,
@@ -468,6 +469,8 @@ class FastParquetDataset(Resumable[_Item_co]):
             options,
             shuffle_window=resolve_window(shuffle_window, self._projection.row_bytes),
         )
+        if by_tokens is not None:
+            self._options = options_by_tokens(by_tokens, of_lists, self._options)
         self._lists = of_lists
         self._weights: DatasetWeights | None = None
         if weights is not None:
@@ -832,10 +835,8 @@ class FastParquetDataset(Resumable[_Item_co]):
         rows = slice_options(options).batch_size
         if by_tokens is not None:
             lengths = lengths_of(by_tokens, self._source, of_lists, self._rows, io, memory_budget)
-            units = token_units(by_tokens, lengths, slice_options(options))
-            rows = rows_of_batch(by_tokens, lengths, slice_options(options).batch_size)
-            if options.canonical_ranks is not None:
-                units = CanonicalUnits(units, options.canonical_ranks)
+            units = token_units(by_tokens, lengths, options)
+            rows = rows_of_batch(by_tokens, lengths, rows)
         if units.options is not options:
             if options.canonical_ranks is not None:
                 rows = max(1, rows * options.canonical_ranks // self._resolved_rank().world)

@@ -36,7 +36,15 @@ __all__ = [
 # stands for rows that this order has elsewhere.
 _VERSION = 2
 # Values that a state does not list, so that a state without them may be of an earlier version.
-_DEFAULTS: dict[str, Any] = {"offset": 0, "canonical_ranks": None, "pack": None, "weights": None}
+_DEFAULTS: dict[str, Any] = {
+    "offset": 0,
+    "canonical_ranks": None,
+    "pack": None,
+    "tokens_of": None,
+    "weights": None,
+}
+# Values that states of earlier versions lack where this version has them.
+_ADDED = ("tokens_of", "shuffle_window")
 # The most legs that a state lists. More legs are compressed, so that a state stays under 2 KB after
 # hundreds of resumes on other numbers of ranks.
 _LISTED_LEGS = 32
@@ -228,6 +236,8 @@ def check_identity(
         )
     for name, value in _order(options, predicate).items():
         saved = order.get(name, _DEFAULTS.get(name))
+        if saved is None and name in _ADDED:
+            continue
         if saved != value:
             raise ValueError(
                 f"Expected {name}={saved!r}, as when the state was saved, got "
@@ -298,12 +308,14 @@ def _described(worker: Sequence[int] | None) -> str:
 
 def _order(options: Options, predicate: Predicate) -> dict[str, Any]:
     """Return the arguments that decide which rows form which batch."""
+    in_windows = options.shuffle or options.forms_in_windows
     return {
         "batch_size": options.budget or options.batch_size,
         "canonical_ranks": options.canonical_ranks,
         "pack": options.pack,
+        "tokens_of": options.tokens_of,
         "shuffle": options.shuffle,
-        "shuffle_window": options.shuffle_window if options.shuffle else None,
+        "shuffle_window": options.shuffle_window if in_windows else None,
         "drop_last": options.drop_last,
         "uneven": options.uneven,
         "offset": options.offset,

@@ -10,12 +10,12 @@ import numpy as np
 from fastload.plan.intervals import edges_of
 from fastload.plan.permutation import stream_key
 from fastload.plan.sequence import ROW_GROUP_STREAM
-from fastload.plan.steps import delivered_rows, rows_in
+from fastload.plan.steps import delivered_rows, delivered_segments, rows_in
 from fastload.plan.units.units import RowUnits
 from fastload.runtime.native import core
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     from fastload.plan.options import Options
     from fastload.plan.position import Position
     from fastload.plan.rank_split import Share
+    from fastload.plan.read_plan import ReadPlan
     from fastload.plan.sequence import RowGroups
     from fastload.plan.steps import StepShare
     from fastload.plan.units.units import Units
     from fastload.rows.epoch_rows import EpochRows
     from fastload.source.source import Source
 
-__all__ = ["step_rows"]
+__all__ = ["step_rows", "step_segments"]
 
 
 def step_rows(
@@ -63,14 +64,30 @@ def step_rows(
     return named, np.array([len(part) for part in of_shares], np.int64)
 
 
+def step_segments(shares: Sequence[StepShare], at: Position, units: Units) -> Int64s:
+    """Return the segments of the rows of shares of a packed dataset, in the order of `step_rows`.
+
+    Args:
+        shares: the shares, each of one batch.
+        at: a position in the epoch.
+        units: the units of the dataset.
+
+    Returns:
+        Columns as for `delivered_segments`, where places count from the beginning of each share.
+    """
+    plans = _plans(units, at, [part.share for part in shares])
+    return np.concatenate([np.zeros((0, 4), np.int64), *map(delivered_segments, plans)])
+
+
+def _plans(units: Units, at: Position, shares: Sequence[Share]) -> Iterator[ReadPlan]:
+    for share in shares:
+        yield units.read_plan(at, share, stripe_rows=units.options.batch_size, ramp=False)
+
+
 def _rows_in(units: Units, at: Position, shares: Sequence[Share]) -> list[Int64s]:
     """Return the rows of each share, (n, 3) as `read_plan.rows_of` returns rows."""
     if not isinstance(units, RowUnits):
-        plans = (
-            units.read_plan(at, share, stripe_rows=units.options.batch_size, ramp=False)
-            for share in shares
-        )
-        return [delivered_rows(plan, _permuted) for plan in plans]
+        return [delivered_rows(plan, _permuted) for plan in _plans(units, at, shares)]
     options = replace(units.options, seed=at.seed)
     order = _order(units.row_groups, options, at.epoch)
     rows = rows_in(units.groups_of(at), options, at.epoch, shares, order, _permuted)

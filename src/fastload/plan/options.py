@@ -17,7 +17,7 @@ class Options:
     Args:
         batch_size: rows of a batch.
         shuffle: deliver the rows of each epoch in an order of its own.
-        shuffle_window: rows shuffled at once; matters only with `shuffle`.
+        shuffle_window: rows shuffled at once; matters with `shuffle` or `forms_in_windows`.
         seed: seed of the order; matters only with `shuffle`.
         drop_last: leave out a last batch of fewer than `batch_size` rows.
         uneven: what to do when ranks would get unequal numbers of rows.
@@ -28,6 +28,9 @@ class Options:
             `batch_size` counts the rows of a step over all ranks; None = no such slices.
         pack: the way of packing, as text; None = rows are not packed.
         budget: the limits of a batch by tokens, as text; None = batches have `batch_size` rows.
+        tokens_of: the column of the files whose lists `pack` or `budget` counts; None = neither.
+        forms_in_windows: batches are formed within windows, so that `shuffle_window` also matters
+            without `shuffle`.
         weights: digest of the weights of rows; None = each row comes once.
 
     Raises:
@@ -46,6 +49,8 @@ class Options:
     canonical_ranks: int | None = None
     pack: str | None = None
     budget: str | None = None
+    tokens_of: str | None = None
+    forms_in_windows: bool = False
     weights: str | None = None
 
     def __post_init__(self) -> None:

@@ -33,6 +33,7 @@ __all__ = [
     "StepOfLeg",
     "StepShare",
     "delivered_rows",
+    "delivered_segments",
     "row_of_copy",
     "rows_in",
     "step_of_leg",
@@ -222,6 +223,21 @@ def delivered_rows(plan: ReadPlan, permute: Permute) -> Int64s:
                 rows[here, 2] = row_of_copy(plan.copies[start:], rows[here, 2])
         delivered.append(rows)
     return np.concatenate(delivered)
+
+
+def delivered_segments(plan: ReadPlan) -> Int64s:
+    """Return the segments of a packed plan without padding, as `delivered_rows` returns their rows.
+
+    Returns:
+        Of each segment the place of its first token in the packed rows of the plan, the number of
+        this token in the document, its tokens, and the tokens of the document, (segments, 4).
+    """
+    takes = [plan.segments[start:stop] for start, stop in plan.takes.tolist()]
+    segments = np.concatenate([plan.segments[:0], *takes]).astype(np.int64)
+    real = segments[:, 0] != PADDING
+    segments[:, 0] = edges_of(segments[:, 2])[:-1]
+    delivered: Int64s = segments[real]
+    return delivered
 
 
 def row_of_copy(counts: NDArray[np.unsignedinteger], copies: Int64s) -> Int64s:

@@ -14,6 +14,7 @@ from fastload.schema.columns import Codes, Column, Hash, column_name
 from fastload.schema.encoded_values import encode_number
 from fastload.schema.fields import Field
 from fastload.schema.projection import OutputPlan, Projection
+from fastload.schema.sizes import OFFSET_BYTES
 
 if TYPE_CHECKING:
     from fastload.schema.projection import Columns
@@ -22,7 +23,6 @@ __all__ = ["Pack", "TokenBudget", "columns_of_pack", "lists_of", "packed"]
 
 # Outputs with an element for each token of a packed row.
 _OF_TOKENS = ("document", "position")
-_OFFSET_BYTES = 8  # of a list in a batch
 _LENGTH = "pass length= for the number of tokens of a packed row"
 Number = bool | int | float
 
@@ -253,7 +253,7 @@ def packed(
     if padded:
         extra.append(OutputPlan("__valid__", "first_real", (), Field(torch.bool)))
     of_items = sum(plan.field.item_bytes for plan in items)
-    of_values = projection.row_bytes - len(items) * _OFFSET_BYTES
+    of_values = projection.row_bytes - len(items) * OFFSET_BYTES
     tokens = -(-max(0, of_values) // of_items)
     of_token = sum(plan.field.dtype.itemsize for plan in extra if plan.kind in _OF_TOKENS)
     of_segment = sum(plan.field.item_bytes for plan in extra if plan.kind not in _OF_TOKENS)

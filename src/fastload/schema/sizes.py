@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from fastload.schema.column_plan import ColumnPlan
     from fastload.source.files import SourceFile
 
-__all__ = ["PlanSizes", "survey"]
+__all__ = ["OFFSET_BYTES", "PlanSizes", "survey"]
 
-_OFFSET_BYTES = 8
+OFFSET_BYTES = 8
+"""Bytes of the offset that a batch holds for each list, str or bytes."""
 # Bytes of a pointer and a length, which represent a str or bytes until its batch has memory.
 _VIEW_BYTES = 16
 
@@ -48,8 +49,8 @@ class PlanSizes:
         """
         total = self.value_bytes if plan.bytes else self.values * _ITEM_BYTES[plan.dtype]
         inner_levels = plan.depth - 1 + plan.bytes
-        total += self.values * inner_levels * _OFFSET_BYTES
-        return _OFFSET_BYTES - (-total // rows)
+        total += self.values * inner_levels * OFFSET_BYTES
+        return OFFSET_BYTES - (-total // rows)
 
     def staged_bytes(self, plan: ColumnPlan, rows: int) -> int:
         """Return the mean bytes of a row that are decoded before its batch has memory."""

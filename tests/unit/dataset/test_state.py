@@ -107,6 +107,28 @@ def test_window_does_not_matter_in_order():
     decode_state(state, SOURCE, Options(batch_size=10, shuffle_window=4), ALL)
 
 
+def test_window_matters_in_order_where_batches_are_formed_in_windows():
+    options = Options(batch_size=10, shuffle_window=3, forms_in_windows=True)
+    state = encode_state(SOURCE, options, ALL, Position(5, 0, ()))
+    decode_state(state, SOURCE, options, ALL)
+    other = replace(options, shuffle_window=4)
+    with pytest.raises(ValueError, match=r"Expected shuffle_window=3, .*, got shuffle_window=4"):
+        decode_state(state, SOURCE, other, ALL)
+    state["order"]["shuffle_window"] = None  # as earlier versions saved it
+    decode_state(state, SOURCE, other, ALL)
+
+
+def test_column_whose_tokens_are_counted():
+    options = replace(OPTIONS, pack="ids, 3, fit=best, long=split", tokens_of="ids")
+    state = encode_state(SOURCE, options, ALL, Position(5, 0, ()))
+    decode_state(state, SOURCE, options, ALL)
+    other = replace(options, tokens_of="labels")
+    with pytest.raises(ValueError, match=r"Expected tokens_of='ids', .*, got tokens_of='labels'"):
+        decode_state(state, SOURCE, other, ALL)
+    del state["order"]["tokens_of"]  # as earlier versions saved it
+    decode_state(state, SOURCE, other, ALL)
+
+
 def test_other_files():
     state = encode_state(SOURCE, OPTIONS, ALL, Position(5, 0, ()))
     other = SimpleNamespace(**{**vars(SOURCE), "fingerprint": "f" * 32, "num_rows": 7})

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fastload.engine.stats import Documents
 from fastload.plan.units.by_tokens import Tokens, TokenUnits
-from fastload.plan.units.canonical import CanonicalUnits
+from fastload.plan.units.canonical import CanonicalUnits, slice_options
 from fastload.plan.units.packed import PackedUnits
 from fastload.plan.units.packing import Packing
 from fastload.rows.values.lengths import find_lengths
+from fastload.runtime.digest import digest
 from fastload.runtime.native import core
 from fastload.runtime.units import counted
 from fastload.schema.packs import Pack, TokenBudget, lists_of
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from fastload.plan.units.units import Units
     from fastload.plan.units.windows import Lengths
     from fastload.rows.epoch_rows import EpochRows
+    from fastload.schema.column_plan import ColumnPlan
     from fastload.schema.projection import Projection
     from fastload.source.source import Source
     from fastload.source.stores.io import IO
@@ -29,11 +32,16 @@ if TYPE_CHECKING:
 __all__ = [
     "lengths_of",
     "long_documents",
+    "options_by_tokens",
     "rows_of_batch",
+    "spec_of",
     "text_of",
     "text_of_batches",
     "token_units",
 ]
+
+# The most characters of a column's name in a state.
+_MOST_NAME = 200
 
 
 def text_of(spec: Pack | TokenBudget) -> str:
@@ -41,6 +49,45 @@ def text_of(spec: Pack | TokenBudget) -> str:
     if isinstance(spec, TokenBudget):
         return f"{spec.column}, {spec.tokens}, padded={spec.padded}, max_rows={spec.max_rows}"
     return f"{spec.output}, {spec.length}, fit={spec.fit}, long={spec.long}"
+
+
+def spec_of(text: str) -> Pack | TokenBudget:
+    """Return a spec of which `text_of` returns a text: `along`, `pad` and such have their defaults.
+
+    Raises:
+        ValueError: the text is none of a spec.
+    """
+    try:
+        output, number, *named = text.rsplit(", ", 3)
+        given: dict[str, Any] = dict(part.split("=") for part in named)
+        if "fit" in given:
+            return Pack(output, int(number), **given)
+        padded, most = given["padded"] == "True", given["max_rows"]
+        max_rows = None if most == "None" else int(most)
+        return TokenBudget(output, int(number), padded=padded, max_rows=max_rows, long="alone")
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"Expected the text of a Pack or TokenBudget, got {text!r}") from error
+
+
+def options_by_tokens(
+    spec: Pack | TokenBudget, projection: Projection, options: Options
+) -> Options:
+    """Return the parameters of a dataset that counts tokens.
+
+    Args:
+        spec: the way of packing, or the budget.
+        projection: the projection, which has the lists that the spec counts.
+        options: the dataset's parameters.
+
+    Raises:
+        ColumnNotFoundError, SchemaError: as for `lists_of`.
+    """
+    name = _counted(spec, projection).name
+    if len(name) > _MOST_NAME:
+        name = f"{name[:_MOST_NAME]}... #{digest(name)}"
+    # One stream of documents in order is the same in windows of any size.
+    in_windows = isinstance(spec, TokenBudget) or spec.fit == "best"
+    return replace(options, tokens_of=name, forms_in_windows=in_windows)
 
 
 def lengths_of(
@@ -57,20 +104,15 @@ def lengths_of(
         ValueError: `spec` refuses long lists, and there is one; the message names its place.
         Exception: as for `find_lengths` and `lists_of`.
     """
-    name = spec.column if isinstance(spec, TokenBudget) else spec.output
-    assert isinstance(name, str)
-    plan = lists_of(projection, name, type(spec).__name__)
-    column = projection.columns[plan.columns[0]]
+    column = _counted(spec, projection)
     lengths = find_lengths(source, column, rows, io, memory_budget)
     if spec.long == "raise":
         most = spec.tokens if isinstance(spec, TokenBudget) else spec.length
-        _refuse_long(lengths, most, source, name)
+        _refuse_long(lengths, most, source, _output(spec))
     return lengths
 
 
-def token_units(
-    spec: Pack | TokenBudget, lengths: Lengths, options: Options
-) -> PackedUnits | TokenUnits:
+def token_units(spec: Pack | TokenBudget, lengths: Lengths, options: Options) -> Units:
     """Return the units of a dataset that is packed, or has a budget of tokens.
 
     Args:
@@ -78,11 +120,17 @@ def token_units(
         lengths: the lengths of the lists that the spec counts.
         options: the dataset's parameters.
     """
+    of_slice = slice_options(options)
+    units: Units
     if isinstance(spec, Pack):
         packing = Packing(spec.length, spec.fit, spec.long)
-        return PackedUnits(lengths, options, packing, permute, core.pack_best)
-    limits = Tokens(spec.tokens, spec.padded, spec.max_rows)
-    return TokenUnits(lengths, options, limits, permute)
+        units = PackedUnits(lengths, of_slice, packing, permute, core.pack_best)
+    else:
+        limits = Tokens(spec.tokens, spec.padded, spec.max_rows)
+        units = TokenUnits(lengths, of_slice, limits, permute)
+    if options.canonical_ranks is None:
+        return units
+    return CanonicalUnits(units, options.canonical_ranks)
 
 
 def text_of_batches(spec: Pack | TokenBudget, batch_size: int) -> str:
@@ -138,6 +186,17 @@ def rows_of_batch(spec: Pack | TokenBudget, lengths: Lengths, batch_size: int) -
 def permute(count: int, key: int) -> np.ndarray:
     """Return the permutation of 0 .. count-1 that a key names, uint32 (count,)."""
     return core.permutation(key, count)
+
+
+def _output(spec: Pack | TokenBudget) -> str:
+    """Return the name of the output whose tokens a spec counts."""
+    return spec.column if isinstance(spec, TokenBudget) else spec.output
+
+
+def _counted(spec: Pack | TokenBudget, projection: Projection) -> ColumnPlan:
+    """Return the plan of the column whose lists a spec counts; raises as `lists_of` does."""
+    plan = lists_of(projection, _output(spec), type(spec).__name__)
+    return projection.columns[plan.columns[0]]
 
 
 def _refuse_long(lengths: Lengths, most: int, source: Source, name: str) -> None:

@@ -15,7 +15,8 @@ from fastload.runtime.version import __version__
 from fastload.tools.cli.conditions import conditions_of
 from fastload.tools.inspect.dataset_layout import DatasetLayout
 from fastload.tools.inspect.report import report_of
-from fastload.tools.inspect.step import step_lines, step_report
+from fastload.tools.inspect.step import step_report
+from fastload.tools.inspect.step_text import step_lines
 from fastload.tools.inspect.text import parts_of
 from fastload.tools.terminal import print_lines, rendered
 

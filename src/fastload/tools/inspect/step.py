@@ -4,31 +4,44 @@ from __future__ import annotations
 
 import ast
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fastload.dataset.state import check_identity, decode_position
-from fastload.dataset.step_rows import step_rows
+from fastload.dataset.state import check_identity, decode_position, no_state
+from fastload.dataset.step_rows import step_rows, step_segments
+from fastload.errors import NullValueError
 from fastload.plan.options import Options
 from fastload.plan.steps import step_of_leg
 from fastload.plan.units.canonical import row_units
 from fastload.rows.epoch_rows import EpochRows
 from fastload.rows.predicate import Predicate, parse_filters, parse_split
-from fastload.runtime.units import counted
+from fastload.rows.values.tokens import lengths_of, spec_of, token_units
+from fastload.schema.columns import Hash
+from fastload.schema.packs import Pack, TokenBudget
+from fastload.schema.projection import plan_columns
 from fastload.source.source import Source
+from fastload.source.stores.io import IO
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
-    from fastload.plan.intervals import Int64s
+    from fastload.plan.units.units import Units
+    from fastload.plan.units.windows import Lengths
+    from fastload.schema.projection import Nulls
     from fastload.source.files import PathLike
 
-__all__ = ["step_lines", "step_report"]
+__all__ = ["step_report"]
 
 # The arguments of a dataset that a state holds as they were given.
-_KEPT = ("batch_size", "shuffle", "drop_last", "uneven", "limit")
+_KEPT = ("shuffle", "drop_last", "uneven", "limit")
+# The most memory in which lengths of lists are read.
+_MOST_BYTES = 1 << 30
+# A run that counts lists of strings reads these through Hash or Codes; the number of buckets does
+# not change the lengths.
+_BUCKETS = 2
 
 
 def step_report(
@@ -40,7 +53,7 @@ def step_report(
     world_size: int | None = None,
     num_workers: int | None = None,
 ) -> dict[str, Any]:
-    """Return the rows of a step, for json.dumps.
+    """Return the rows of a step, for json.dumps; of a packed dataset, the segments of documents.
 
     Args:
         source: the files of the run.
@@ -63,7 +76,10 @@ def step_report(
     worker = state.get("worker") if isinstance(state, dict) else None
     position, _ = decode_position(state, worker and tuple(worker[:2]))
     opened = Source.open(source)
-    options, split = _options(state, position.seed)
+    try:
+        options, split, spec = _options(state["order"], position.seed)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise no_state(state, error) from error
     predicate, filter_schema = Predicate(), None
     if filters is not None or split is not None:
         from fastload.rows.filter_schema import FilterSchema
@@ -80,9 +96,18 @@ def step_report(
     if num_workers is None:
         num_workers = last.workers if last else 0
     place = step_of_leg(position.progress, world_size, num_workers, step)
-    units = row_units(kept.row_groups, options)
+    units: Units
+    if spec is None:
+        units = row_units(kept.row_groups, options)
+    else:
+        lengths = _lengths(spec, options.tokens_of, opened, kept)
+        units = token_units(spec, lengths, options)
     shares = list(units.step_shares(position, [place], None))
     rows, sizes = step_rows(shares, position, [(opened, kept, units)])
+    if isinstance(spec, Pack):
+        begin, first, tokens, of_document = step_segments(shares, position, units).T
+        rows["packed_row"] = begin // spec.length
+        rows |= {"first_token": first, "tokens": tokens, "document_tokens": of_document}
     return {
         "source": str(source),
         "epoch": position.epoch,
@@ -95,52 +120,67 @@ def step_report(
     }
 
 
-def step_lines(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of a report of `step_report`: the rows of each row group, ascending."""
-    rows = np.array([report["rows"][name] for name in ("file", "row_group", "row")], np.int64)
-    groups = np.unique(rows[:2], axis=1).T.tolist()
-    yield (
-        f"step {report['step']} of epoch {report['epoch']} on "
-        f"{counted(report['world_size'], 'rank')}: {counted(rows.shape[1], 'row')} of "
-        f"{counted(len(groups), 'row group')} in "
-        f"{counted(len(report['files']), 'file')}"
+def _options(order: Mapping[str, Any], seed: int) -> tuple[Options, Any, Pack | TokenBudget | None]:
+    """Return the options, the split, and the way of packing or the budget that a run had."""
+    pack, batch_size, window = order.get("pack"), order["batch_size"], order["shuffle_window"]
+    budget = batch_size if isinstance(batch_size, str) else None
+    slices = order.get("canonical_ranks")
+    options = Options(
+        slices or 1 if budget is not None else batch_size,
+        **{name: order[name] for name in _KEPT},
+        seed=seed,
+        offset=order.get("offset", 0),
+        canonical_ranks=slices,
+        pack=pack,
+        budget=budget,
+        tokens_of=order.get("tokens_of"),
     )
-    for file, group in groups:
-        own = rows[2, (rows[0] == file) & (rows[1] == group)]
-        path = report["files"][str(file)]
-        yield f"{path}, row group {group}: {counted(len(own), 'row')}: {_ranges(np.sort(own))}"
-
-
-def _ranges(rows: Int64s) -> str:
-    """Return ascending numbers as text, such as "3, 5-9"."""
-    starts = np.flatnonzero(np.diff(rows, prepend=-2) != 1)
-    stops = np.append(starts[1:], len(rows)) - 1
-    pairs = zip(rows[starts].tolist(), rows[stops].tolist(), strict=True)
-    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in pairs)
-
-
-def _options(state: Mapping[str, Any], seed: int) -> tuple[Options, Any]:
-    """Return the options of the run that saved a state, and its split."""
-    order = state["order"]
-    tokens = order.get("pack") or (
-        order["batch_size"] if type(order["batch_size"]) is str else None
-    )
-    if tokens is not None:
+    text = pack if budget is None else budget
+    spec = None if text is None else spec_of(text)
+    if window is not None:
+        options = replace(options, shuffle_window=window, forms_in_windows=not options.shuffle)
+    elif isinstance(spec, TokenBudget) or (spec is not None and spec.fit == "best"):
         raise ValueError(
-            f"Expected batches of a fixed number of rows, got tokens ({tokens}): call rows_of() of "
-            "the dataset"
+            "Expected a state with the shuffle_window in which batches by tokens are formed, got "
+            "one of an earlier version, which has none without shuffle: call rows_of() of the "
+            "dataset"
         )
-    given = {name: order[name] for name in _KEPT}
-    given["canonical_ranks"] = order.get("canonical_ranks")
-    if order["shuffle_window"] is not None:
-        given["shuffle_window"] = order["shuffle_window"]
-    options = Options(**given, seed=seed, offset=order.get("offset", 0))
     if order["split"] is None:
-        return options, None
+        return options, None, spec
     try:
-        return options, ast.literal_eval(order["split"])
+        return options, ast.literal_eval(order["split"]), spec
     except SyntaxError:
         raise ValueError(
             "Expected a split whose columns have short names, got one that the state cut short: "
             f"{order['split']}: call rows_of() of the dataset"
         ) from None
+
+
+def _lengths(
+    spec: Pack | TokenBudget, column: str | None, source: Source, kept: EpochRows
+) -> Lengths:
+    """Return the lengths of the lists that a spec counts.
+
+    Args:
+        spec: the way of packing, or the budget.
+        column: name of the column in the files; None = a state of an earlier version does not say,
+            and the column has the name of the output.
+        source: the files.
+        kept: the rows that stay.
+    """
+    output = spec.output if isinstance(spec, Pack) else spec.column
+    name = output if column is None else column
+
+    def read(nulls: Nulls) -> Lengths:
+        columns: dict[str, Any] = {output: name}
+        projection = plan_columns(source, columns, nulls=nulls, check_nulls=False)
+        if projection.outputs[0].field.kind is not None:
+            columns = {output: Hash(name, _BUCKETS)}
+            projection = plan_columns(source, columns, nulls=nulls, check_nulls=False)
+        return lengths_of(spec, source, projection, kept, IO(), _MOST_BYTES)
+
+    # A run that refused nulls has kept the lengths on disk by another name than a run that did not.
+    try:
+        return read("raise")
+    except NullValueError:
+        return read("zero")
