@@ -68,7 +68,7 @@ def test_every_ending(path, context, workers, persistent, record_property):
     if isinstance(cells[last], float) and code != endings.EXIT_CODE:
         cells[last] = f"exit code {code}"
     if isinstance(cells[last], float) and (left or err):
-        cells[last] = "left something" if left else "noise"
+        cells[last] = f"left {left}" if left else "noise"
     row = (context or "", workers, "persistent" if persistent else "")
     record_property("endings", (row, cells))
     assert all(isinstance(cell, float) for cell in cells.values()), f"{cells}\n{err}"

@@ -112,7 +112,7 @@ def remote(server, **options):
 
 def test_two_rounds_of_requests_then_one(server, path, table):
     asked = np.random.default_rng(2).integers(0, ROWS, 20)
-    server.latency_s = 0.1
+    server.latency_s = 0.5
     with remote(server) as dataset:
         for most in (2, 1, 1):
             opened = len(server.requests)

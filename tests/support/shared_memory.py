@@ -31,7 +31,7 @@ def own_files(files: Iterable[Path], program: int, processes: Collection[int]) -
 
 
 def _is_foreign(name: str, program: int, processes: Collection[int]) -> bool:
-    if name.startswith("sem.mp-"):
+    if name.startswith(("sem.mp-", "fastload-fuzz-")):
         return True
     if name.startswith("sem.fastload-"):
         return not name.startswith(f"sem.fastload-{program}-")
