@@ -2,11 +2,13 @@
 
     python benchmarks/bench_tables.py [--rows N] [--files N] [--repeats N]
 
-Rows of eight columns lie in files of a Delta table, in files of an Iceberg table, and, as the list
-of the Delta table's files, in plain files. A line has the seconds to make a dataset (the best of
-the repeats, with nothing kept on disk and with what the run before kept) and the seconds of one
-pass. Two more lines are of the Iceberg table after position deletes and equality deletes of one row
-in ten each. The numbers of rows are compared before any timing.
+Rows of eight columns lie in files of a Delta table and in files of an Iceberg table. Each table
+stands beside the list of its own files, since the two libraries write other files. Two more lines
+are of the Iceberg table after position deletes and equality deletes of one row in ten each. A line
+has the seconds to make a dataset (the best of the repeats, with nothing kept on disk and with what
+the run before kept), the seconds of a later pass, the rows per second of the passes, and these as a
+share of the rate of the plain files. Table and files take turns, in passes in order and shuffled.
+The numbers of rows are compared before any timing.
 
 Needs deltalake and pyiceberg[sql-sqlite].
 """
@@ -14,6 +16,7 @@ Needs deltalake and pyiceberg[sql-sqlite].
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 import tempfile
@@ -38,9 +41,10 @@ from support.lakehouse import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator, Mapping
 
 _BATCH_ROWS = 65_536
+_PASSES = 10
 
 
 def tables(rows: int, files: int) -> Iterator[pa.Table]:
@@ -53,14 +57,9 @@ def tables(rows: int, files: int) -> Iterator[pa.Table]:
         yield pa.table({"number": numbers, "tenth": numbers % 10, **floats})
 
 
-def dataset(source: Any) -> FastParquetDataset:
+def dataset(source: Any, *, shuffle: bool = False) -> FastParquetDataset:
     """Make the dataset that is measured."""
-    return FastParquetDataset(source, batch_size=_BATCH_ROWS, nulls="zero")
-
-
-def best(repeats: int, work: Callable[[], float]) -> float:
-    """Return the least result of some calls."""
-    return min(work() for _ in range(repeats))
+    return FastParquetDataset(source, batch_size=_BATCH_ROWS, nulls="zero", shuffle=shuffle)
 
 
 def start_s(source: Any, *, kept: bool) -> float:
@@ -74,26 +73,39 @@ def start_s(source: Any, *, kept: bool) -> float:
         return time.perf_counter() - began
 
 
-def pass_s(source: Any) -> float:
-    """Return the seconds of one pass, after a first one."""
-    with dataset(source) as made:
-        for _ in made:
+def pass_s(made: FastParquetDataset) -> float:
+    """Return the seconds of some passes, for one pass."""
+    began = time.perf_counter()
+    for _ in range(_PASSES):
+        for _batch in made:
             pass
-        began = time.perf_counter()
-        for _ in made:
-            pass
-        return time.perf_counter() - began
+    return (time.perf_counter() - began) / _PASSES
 
 
-def measure(name: str, source: Any, rows: int, repeats: int) -> None:
-    """Print the line of a source, after a check of the number of its rows."""
-    found = sum(batch.rows for batch in dataset(source))
-    if found != rows:
-        raise SystemExit(f"Expected {rows} rows, got {found} - at {name}")
-    cold = best(repeats, lambda: start_s(source, kept=False))
-    warm = best(repeats, lambda: start_s(source, kept=True))
-    whole = best(repeats, lambda: pass_s(source))
-    print(f"{name:32}  {cold:8.3f}  {warm:8.3f}  {whole:8.3f}  {rows / whole / 1e6:8.2f}")
+def measure(sources: Mapping[str, tuple[Any, int]], repeats: int) -> None:
+    """Print the lines of sources by name, with their rows; the first stands for the plain files."""
+    for name, (source, rows) in sources.items():
+        found = sum(batch.rows for batch in dataset(source))
+        if found != rows:
+            raise SystemExit(f"Expected {rows} rows, got {found} - at {name}")
+    for shuffle in (False, True):
+        best: dict[str, float] = {}
+        for _ in range(repeats):
+            for name, (source, _rows) in sources.items():
+                with dataset(source, shuffle=shuffle) as made:
+                    pass_s(made)  # pages are kept after the first passes
+                    best[name] = min(pass_s(made), best.get(name, math.inf))
+        plain = 0.0
+        for name, (source, rows) in sources.items():
+            cold = min(start_s(source, kept=False) for _ in range(repeats))
+            warm = min(start_s(source, kept=True) for _ in range(repeats))
+            rate = rows / best[name]
+            plain = plain or rate
+            print(
+                f"{name + (', shuffled' if shuffle else ''):38}  {cold:8.3f}  {warm:8.3f}  "
+                f"{best[name]:8.4f}  {rate / 1e6:8.1f}  {rate / plain:5.2f}",
+                flush=True,
+            )
 
 
 def main() -> None:
@@ -115,24 +127,26 @@ def main() -> None:
                 table = catalog.create_table("db.t", each.schema, properties=properties)
             table.append(each)
         assert table is not None
-        heads = ("source", "start s", "again s", "pass s", "M rows/s")
-        print("{:32}  {:>8}  {:>8}  {:>8}  {:>8}".format(*heads))
-        plain = list(dataset(Delta(delta)).files)
-        measure("plain files", plain, rows, asked.repeats)
-        measure("Delta", Delta(delta), rows, asked.repeats)
+        heads = ("source", "start s", "again s", "pass s", "M rows/s", "share")
+        print("{:38}  {:>8}  {:>8}  {:>8}  {:>8}  {:>5}".format(*heads))
+        files = list(dataset(Delta(delta)).files)
+        sources = {"files of Delta": (files, rows), "Delta": (Delta(delta), rows)}
+        measure(sources, asked.repeats)
         iceberg = Iceberg("db.t", catalog=catalog)
-        measure("Iceberg", iceberg, rows, asked.repeats)
+        files = list(dataset(iceberg).files)
+        plain = {"files of Iceberg": (files, rows)}
+        measure({**plain, "Iceberg": (iceberg, rows)}, asked.repeats)
         paths = [entry.data_file.file_path for entry in iceberg_data_files(table)]
         count = rows // asked.files
         gone = [(path, at) for path in paths for at in range(count) if at % 10 == 3]
         commit_deletes(table, position_deletes(table, gone))
         left = rows - len(gone)
-        measure("Iceberg, position deletes", iceberg, left, asked.repeats)
+        measure({**plain, "Iceberg, position deletes": (iceberg, left)}, asked.repeats)
         first = table.snapshots()[-2].snapshot_id
         table.manage_snapshots().rollback_to_snapshot(first).commit()
         commit_deletes(table, equality_deletes(table, pa.table({"tenth": [3]})))
         left = rows - (rows + 6) // 10
-        measure("Iceberg, equality deletes", iceberg, left, asked.repeats)
+        measure({**plain, "Iceberg, equality deletes": (iceberg, left)}, asked.repeats)
 
 
 if __name__ == "__main__":

@@ -133,9 +133,9 @@ FASTLOAD_OTHERS int64_t GatherWhole(const uint8_t* /*rows*/, int64_t /*width*/,
 }  // namespace
 
 void GatherNear(const uint8_t* rows, int64_t width, const uint16_t* index, int64_t count,
-                uint8_t* out) {
-  const int64_t done = GatherWhole(rows, width, index, count, out);
-  Gather(rows, width, index + done, count - done, out + done * width, width);
+                uint8_t* out, int64_t stride) {
+  const int64_t done = stride == width ? GatherWhole(rows, width, index, count, out) : 0;
+  Gather(rows, width, index + done, count - done, out + done * stride, stride);
 }
 
 template <typename Index>

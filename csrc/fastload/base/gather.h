@@ -37,10 +37,10 @@ void Gather(const uint8_t* rows, int64_t width, const Index* index, int64_t coun
 // The bytes behind the rows of GatherNear that may be read.
 inline constexpr int64_t kGatherNearSlack = 128;
 
-// Does the same as Gather for packed rows in `out`, and is faster for an ascending index
-// whose neighbours are near each other. Reads up to kGatherNearSlack bytes behind the
-// last row of the index.
+// Does the same as Gather, and is faster for an ascending index whose neighbours are near
+// each other, if the rows in `out` are packed. Reads up to kGatherNearSlack bytes behind
+// the last row of the index.
 void GatherNear(const uint8_t* rows, int64_t width, const uint16_t* index, int64_t count,
-                uint8_t* out);
+                uint8_t* out, int64_t stride);
 
 }  // namespace fastload

@@ -249,11 +249,7 @@ class RepeatedFixedReader : public FixedReader {
     uint8_t* const block = Block();
     ARROW_RETURN_NOT_OK(rows_.base().Read(span.rows, block, width_, span_valid));
     ARROW_RETURN_NOT_OK(rows_.CheckNulls(span.row, span.rows, span_valid));
-    if (stride == width_) {
-      GatherNear(block, width_, rows_.positions(), span.copies, out);
-    } else {
-      Gather(block, width_, rows_.positions(), span.copies, out, stride);
-    }
+    GatherNear(block, width_, rows_.positions(), span.copies, out, stride);
     if (valid != nullptr) {
       Gather(span_valid, 1, rows_.positions(), span.copies, valid, 1);
     }
@@ -282,7 +278,7 @@ class RepeatedFixedReader : public FixedReader {
     }
     if (copies < span.copies) rows_.Return(span.copies - copies, span.row + read);
     if (span.single) return copies;
-    GatherNear(to, codes.bytes, rows_.positions(), copies, out);
+    GatherNear(to, codes.bytes, rows_.positions(), copies, out, codes.bytes);
     if (valid != nullptr) {
       Gather(span_valid, 1, rows_.positions(), copies, valid, 1);
     }

@@ -1,12 +1,13 @@
 #include "fastload/decode/selected_reader.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "fastload/base/gather.h"
+#include "fastload/base/copy_marked.h"
 #include "fastload/decode/chunk_reader.h"
 #include "fastload/decode/pages/page_cursor.h"
 
@@ -32,15 +33,12 @@ namespace {
 
 using Span = SelectedRows::Span;
 
-// Items of 8 bytes that a block has room for; GatherNear reads behind the rows.
-constexpr int64_t kBlockItems = SelectedRows::kBlockRows + kGatherNearSlack / 8;
-
 // Memory to which a span with gaps is decoded before its selected rows are copied.
 struct Block {
   std::vector<uint64_t> values;
   std::vector<ByteView> views;
   std::vector<uint8_t> valid;
-  std::vector<uint16_t> positions;
+  std::array<uint64_t, SelectedRows::kMarkWords> marks;
 
   uint8_t* bytes() { return reinterpret_cast<uint8_t*>(values.data()); }
 };
@@ -120,27 +118,36 @@ class Selected {
   uint8_t* ValidOf(const Span& span, uint8_t* valid) {
     if (span.whole() && (valid != nullptr || !refuses_nulls_)) return valid;
     if (valid == nullptr && !refuses_nulls_) return nullptr;
-    block_.valid.resize(std::max(block_.valid.size(), static_cast<size_t>(span.rows)));
+    // CopyMarked reads whole words of marks.
+    const int64_t room = std::max(span.rows, SelectedRows::kBlockRows);
+    block_.valid.resize(std::max(block_.valid.size(), static_cast<size_t>(room)));
     return block_.valid.data();
   }
 
-  // Returns the positions of the selected rows of a span with gaps.
-  const uint16_t* Positions(const Span& span) {
-    block_.positions.resize(SelectedRows::kPositions);
-    rows_.Positions(span, block_.positions.data());
-    return block_.positions.data();
+  // Marks the selected rows of a span with gaps.
+  const uint64_t* Marks(const Span& span) {
+    rows_.Marks(span, block_.marks.data());
+    return block_.marks.data();
   }
 
-  // Returns an error if a selected row is null; `valid` has the span's rows.
-  Status CheckNulls(const Span& span, const uint8_t* valid, const uint16_t* positions) {
+  // Returns an error if a selected row is null; `valid` has the span's rows. `marks` is
+  // null if the span has no gaps.
+  Status CheckNulls(const Span& span, const uint8_t* valid, const uint64_t* marks) {
     if (!refuses_nulls_) return Status::OK();
     const void* null = std::memchr(valid, 0, static_cast<size_t>(span.rows));
     if (null == nullptr) return Status::OK();
-    for (int64_t i = 0; i < span.selected; ++i) {
-      const int64_t row = positions == nullptr ? i : positions[i];
-      if (valid[row] == 0) return UnexpectedNull(span.start + row);
+    for (int64_t row = static_cast<const uint8_t*>(null) - valid; row < span.rows;
+         ++row) {
+      const bool marked = marks == nullptr || (marks[row / 64] >> row % 64 & 1) != 0;
+      if (valid[row] == 0 && marked) return UnexpectedNull(span.start + row);
     }
     return Status::OK();
+  }
+
+  // Copies the validity of the marked rows of a span.
+  static void CopyValid(const Span& span, const uint8_t* from, const uint64_t* marks,
+                        uint8_t* valid) {
+    if (valid != nullptr) CopyMarked(from, 1, marks, span.selected, valid, 1);
   }
 
   // Goes back to the stored row at which the base stopped inside a span.
@@ -214,21 +221,15 @@ class SelectedFixedReader : public FixedReader {
         }));
         ARROW_RETURN_NOT_OK(selected_.CheckNulls(span, span_valid, nullptr));
       } else {
-        selected_.block().values.resize(kBlockItems);
+        selected_.block().values.resize(SelectedRows::kBlockRows);
         uint8_t* const block = selected_.block().bytes();
         ARROW_RETURN_NOT_OK(selected_.Call([&](FixedReader& base) {
           return base.Read(span.rows, block, width_, span_valid);
         }));
-        const uint16_t* const positions = selected_.Positions(span);
-        ARROW_RETURN_NOT_OK(selected_.CheckNulls(span, span_valid, positions));
-        if (stride == width_) {
-          GatherNear(block, width_, positions, span.selected, out);
-        } else {
-          Gather(block, width_, positions, span.selected, out, stride);
-        }
-        if (valid != nullptr) {
-          Gather(span_valid, 1, positions, span.selected, valid, 1);
-        }
+        const uint64_t* const marks = selected_.Marks(span);
+        ARROW_RETURN_NOT_OK(selected_.CheckNulls(span, span_valid, marks));
+        CopyMarked(block, width_, marks, span.selected, out, stride);
+        selected_.CopyValid(span, span_valid, marks, valid);
       }
       out += span.selected * stride;
       if (valid != nullptr) valid += span.selected;
@@ -263,27 +264,21 @@ class SelectedFixedReader : public FixedReader {
   Result<Span> ReadCodeSpan(Span span, const Codes& codes, uint8_t* out, uint8_t* valid) {
     uint8_t* const span_valid = selected_.ValidOf(span, valid);
     const bool whole = span.whole();
-    if (!whole) selected_.block().values.resize(kBlockItems);
+    if (!whole) selected_.block().values.resize(SelectedRows::kBlockRows);
     uint8_t* const to = whole ? out : selected_.block().bytes();
     ARROW_ASSIGN_OR_RAISE(const int64_t read, selected_.Call([&](FixedReader& base) {
       return base.ReadCodes(span.rows, codes, to, span_valid);
     }));
-    const uint16_t* positions = nullptr;
-    if (!whole) positions = selected_.Positions(span);
+    const uint64_t* const marks = whole ? nullptr : selected_.Marks(span);
     if (read < span.rows) {
       selected_.Return(span.start + read);
       span.rows = read;
-      span.selected =
-          whole
-              ? read
-              : std::lower_bound(positions, positions + span.selected, read) - positions;
+      span.selected = whole ? read : CountMarks(marks, read);
     }
-    ARROW_RETURN_NOT_OK(selected_.CheckNulls(span, span_valid, positions));
+    ARROW_RETURN_NOT_OK(selected_.CheckNulls(span, span_valid, marks));
     if (!whole) {
-      GatherNear(to, codes.bytes, positions, span.selected, out);
-      if (valid != nullptr) {
-        Gather(span_valid, 1, positions, span.selected, valid, 1);
-      }
+      CopyMarked(to, codes.bytes, marks, span.selected, out, codes.bytes);
+      selected_.CopyValid(span, span_valid, marks, valid);
     }
     return span;
   }
@@ -318,14 +313,13 @@ class SelectedBytesReader : public BytesReader {
       ARROW_RETURN_NOT_OK(selected_.Call([&](BytesReader& base) {
         return base.Read(span.rows, to, span_valid, arena);
       }));
-      const uint16_t* const positions =
-          span.whole() ? nullptr : selected_.Positions(span);
-      ARROW_RETURN_NOT_OK(selected_.CheckNulls(span, span_valid, positions));
-      if (positions != nullptr) {
-        for (int64_t i = 0; i < span.selected; ++i) views[i] = to[positions[i]];
-        if (valid != nullptr) {
-          Gather(span_valid, 1, positions, span.selected, valid, 1);
-        }
+      const uint64_t* const marks = span.whole() ? nullptr : selected_.Marks(span);
+      ARROW_RETURN_NOT_OK(selected_.CheckNulls(span, span_valid, marks));
+      if (marks != nullptr) {
+        constexpr auto kView = static_cast<int64_t>(sizeof(ByteView));
+        CopyMarked(reinterpret_cast<const uint8_t*>(to), kView, marks, span.selected,
+                   reinterpret_cast<uint8_t*>(views), kView);
+        selected_.CopyValid(span, span_valid, marks, valid);
       }
       views += span.selected;
       if (valid != nullptr) valid += span.selected;

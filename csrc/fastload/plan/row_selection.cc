@@ -1,9 +1,10 @@
 #include "fastload/plan/row_selection.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstring>
+
+#include "fastload/base/clones.h"
 
 namespace fastload {
 namespace {
@@ -19,25 +20,6 @@ int64_t IndexOfBit(uint64_t word, int64_t n) {
   for (; n > 0; --n) word &= word - 1;
   return std::countr_zero(word);
 }
-
-// The positions of the set bits of a byte, and their number.
-struct SetBits {
-  uint16_t positions[8] = {};
-  uint8_t count = 0;
-};
-
-constexpr std::array<SetBits, 256> SetBitsOfBytes() {
-  std::array<SetBits, 256> table;
-  for (unsigned byte = 0; byte < table.size(); ++byte) {
-    SetBits& bits = table[byte];
-    for (uint16_t bit = 0; bit < 8; ++bit) {
-      if ((byte >> bit & 1U) != 0) bits.positions[bits.count++] = bit;
-    }
-  }
-  return table;
-}
-
-constexpr std::array<SetBits, 256> kSetBits = SetBitsOfBytes();
 
 int64_t WordsOf(int64_t rows) { return (rows + 63) / 64; }
 
@@ -180,6 +162,7 @@ int64_t SelectedRows::RunLength(int64_t most) const {
   return std::min(length, most);
 }
 
+FASTLOAD_CLONES
 SelectedRows::Span SelectedRows::Block(int64_t most, bool* worth) const {
   Span span{.start = row_};
   int64_t runs = 0;
@@ -250,27 +233,21 @@ SelectedRows::Span SelectedRows::Before(const Span& span, int64_t row) const {
   return before;
 }
 
-void SelectedRows::Positions(const Span& span, uint16_t* out) const {
+void SelectedRows::Marks(const Span& span, uint64_t* marks) const {
+  const int64_t words = WordsOf(span.rows);
   if (bits_.numbers != nullptr) {
+    std::fill_n(marks, words, 0);
     const int64_t* const end = bits_.numbers + bits_.count;
     const int64_t* const first = std::lower_bound(bits_.numbers, end, span.start);
     for (int64_t i = 0; i < span.selected; ++i) {
-      *out++ = static_cast<uint16_t>(first[i] - span.start);
+      const int64_t row = first[i] - span.start;
+      marks[row / 64] |= uint64_t{1} << row % 64;
     }
     return;
   }
-  for (int64_t at = 0; at < span.rows; at += 64) {
-    uint64_t word = WordAt(span.start + at);
-    if (span.rows - at < 64) word &= (uint64_t{1} << (span.rows - at)) - 1;
-    for (auto first = static_cast<uint16_t>(at); word != 0; word >>= 8, first += 8) {
-      const SetBits& bits = kSetBits[word & 0xFF];
-      // All eight, since a loop over those that are set would be predicted badly.
-      for (int i = 0; i < 8; ++i) {
-        out[i] = static_cast<uint16_t>(first + bits.positions[i]);
-      }
-      out += bits.count;
-    }
-  }
+  for (int64_t i = 0; i < words; ++i) marks[i] = WordAt(span.start + i * 64);
+  const int64_t last = span.rows % 64;
+  if (last > 0) marks[words - 1] &= (uint64_t{1} << last) - 1;
 }
 
 }  // namespace fastload

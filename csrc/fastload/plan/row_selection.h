@@ -54,8 +54,8 @@ class SelectedRows {
   };
   // The most rows of a span that contains rows which are not selected.
   static constexpr int64_t kBlockRows = 1024;
-  // The size of an array that has room for the positions in any such span.
-  static constexpr int64_t kPositions = kBlockRows + 8;
+  // The words that hold the marks of any such span.
+  static constexpr int64_t kMarkWords = kBlockRows / 64;
 
   explicit SelectedRows(RowBits bits) : bits_(bits) {}
 
@@ -77,10 +77,10 @@ class SelectedRows {
   // Goes back to `row`, which is inside a span that was not used up.
   void Return(int64_t row) { row_ = row; }
 
-  // Writes the positions of the span's selected rows, counted from the span's start.
-  // `out` has room for kPositions numbers, and the ones behind the positions may be
-  // overwritten.
-  void Positions(const Span& span, uint16_t* out) const;
+  // Marks the selected rows of a span with gaps: sets bit i % 64 of marks[i / 64] if row
+  // span.start + i is selected. Writes the words that hold bits of the span; the other
+  // bits of the last word are 0.
+  void Marks(const Span& span, uint64_t* marks) const;
 
  private:
   int64_t words() const { return (bits_.rows + 63) / 64; }

@@ -58,15 +58,19 @@ TEST(GatherNear, EqualsAPlainLoop) {
         }
         Bytes from((row + 1) * width + kGatherNearSlack);
         from.Randomise(&random);
-        Bytes expected(count * width);
-        for (int64_t i = 0; i < count; ++i) {
-          std::memcpy(expected.data() + i * width,
-                      from.data() + index[static_cast<size_t>(i)] * width,
-                      static_cast<size_t>(width));
+        for (const int64_t gap : {0, 4}) {
+          const int64_t stride = width + gap;
+          Bytes expected(count * stride);
+          for (int64_t i = 0; i < count; ++i) {
+            std::memcpy(expected.data() + i * stride,
+                        from.data() + index[static_cast<size_t>(i)] * width,
+                        static_cast<size_t>(width));
+          }
+          Bytes out(count * stride);
+          GatherNear(from.data(), width, index.data(), count, out.data(), stride);
+          EXPECT_TRUE(out == expected)
+              << width << " " << stride << " " << most << " " << count;
         }
-        Bytes out(count * width);
-        GatherNear(from.data(), width, index.data(), count, out.data());
-        EXPECT_TRUE(out == expected) << width << " " << most << " " << count;
       }
     }
   }

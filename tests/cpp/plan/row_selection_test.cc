@@ -46,10 +46,21 @@ std::vector<bool> Clustered(int64_t rows, int longest, int gap, uint32_t seed) {
   return kept;
 }
 
+// Returns the selected rows of a span with gaps.
+std::vector<int64_t> Marked(const SelectedRows& rows, const SelectedRows::Span& span) {
+  std::vector<uint64_t> marks(SelectedRows::kMarkWords, ~uint64_t{0});
+  rows.Marks(span, marks.data());
+  std::vector<int64_t> found;
+  for (int64_t i = 0; i < (span.rows + 63) / 64 * 64; ++i) {
+    if ((marks[static_cast<size_t>(i / 64)] >> i % 64 & 1) == 0) continue;
+    found.push_back(span.start + i);
+  }
+  return found;
+}
+
 // Returns every row of a walk in steps of up to `most` rows.
 std::vector<int64_t> Walk(SelectedRows* rows, int64_t most, bool blocks) {
   std::vector<int64_t> found;
-  std::vector<uint16_t> positions(SelectedRows::kPositions);
   while (true) {
     const int64_t at = rows->row();
     const SelectedRows::Span span = rows->Next(most, blocks);
@@ -62,12 +73,11 @@ std::vector<int64_t> Walk(SelectedRows* rows, int64_t most, bool blocks) {
     }
     EXPECT_TRUE(blocks);
     EXPECT_LE(span.rows, SelectedRows::kBlockRows);
-    rows->Positions(span, positions.data());
-    EXPECT_EQ(positions[0], 0);
-    EXPECT_EQ(positions[static_cast<size_t>(span.selected - 1)], span.rows - 1);
-    for (int64_t i = 0; i < span.selected; ++i) {
-      found.push_back(span.start + positions[static_cast<size_t>(i)]);
-    }
+    const std::vector<int64_t> marked = Marked(*rows, span);
+    EXPECT_EQ(static_cast<int64_t>(marked.size()), span.selected);
+    EXPECT_EQ(marked.front(), span.start);
+    EXPECT_EQ(marked.back(), span.start + span.rows - 1);
+    found.insert(found.end(), marked.begin(), marked.end());
   }
 }
 
@@ -139,10 +149,8 @@ TEST(SelectedRows, RowsGivenAsNumbersAreThoseOfBits) {
     const SelectedRows::Span span = walk.Next(1'000'000, true);
     for (int64_t row = span.start + 1; row < span.start + span.rows; row += 37) {
       const SelectedRows::Span before = walk.Before(span, row);
-      std::vector<uint16_t> positions(SelectedRows::kPositions);
       if (before.rows <= SelectedRows::kBlockRows) {
-        walk.Positions(before, positions.data());
-        EXPECT_LT(span.start + positions[static_cast<size_t>(before.selected - 1)], row);
+        EXPECT_LT(Marked(walk, before).back(), row);
       }
       EXPECT_EQ(before.selected,
                 std::ranges::lower_bound(numbers, row) - numbers.begin());
@@ -193,12 +201,7 @@ TEST(SelectedRows, CutsASpan) {
     const SelectedRows::Span span = rows.Next(1'000'000, true);
     const SelectedRows::Span before = rows.Before(span, span.start + row);
     rows.Return(span.start + row);
-    std::vector<int64_t> found;
-    std::vector<uint16_t> positions(SelectedRows::kPositions);
-    rows.Positions(before, positions.data());
-    for (int64_t i = 0; i < before.selected; ++i) {
-      found.push_back(before.start + positions[static_cast<size_t>(i)]);
-    }
+    std::vector<int64_t> found = Marked(rows, before);
     EXPECT_LE(before.rows, row);
     const std::vector<int64_t> rest = Walk(&rows, 1'000'000, true);
     found.insert(found.end(), rest.begin(), rest.end());
