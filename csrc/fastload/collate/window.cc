@@ -72,23 +72,31 @@ std::vector<Share> CutShares(const Window& window, int64_t wanted) {
 }
 
 int32_t WindowTask::Count(const Window& window, const Unit& unit, Step step) {
-  const size_t shares = window.shares.size();
-  if (step != Step::kStage && unit.staged()) {
-    return static_cast<int32_t>(std::min(shares, window.parts.size()));
+  const bool of_parts = step != Step::kStage && unit.staged();
+  if (of_parts || FillsParts(window, unit, step)) {
+    const size_t most = window.part_tasks > 0 ? static_cast<size_t>(window.part_tasks)
+                                              : window.shares.size();
+    return static_cast<int32_t>(std::min(most, window.parts.size()));
   }
-  return IsShared(window, unit) ? static_cast<int32_t>(shares) : 1;
+  return IsShared(window, unit) ? static_cast<int32_t>(window.shares.size()) : 1;
 }
 
 bool WindowTask::Decodes(const Unit& unit, Step step) {
   return !unit.columns.empty() && (step == Step::kStage || !unit.staged());
 }
 
-std::span<Part> WindowTask::Parts() const {
-  const auto tasks = static_cast<size_t>(Count(*window_, unit_, Step::kFill));
-  const auto task = static_cast<size_t>(task_);
-  const size_t first = task * window_->parts.size() / tasks;
-  const size_t end = (task + 1) * window_->parts.size() / tasks;
-  return std::span(window_->parts).subspan(first, end - first);
+bool WindowTask::FillsParts(const Window& window, const Unit& unit, Step step) {
+  return window.part_tasks > 0 && step == Step::kFill &&
+         (unit.staged() || unit.columns.empty());
+}
+
+std::span<Part> WindowTask::PartsOf(Window* window, const Unit& unit, int32_t task) {
+  if (!unit.staged() && !FillsParts(*window, unit, Step::kFill)) return window->parts;
+  const auto tasks = static_cast<size_t>(Count(*window, unit, Step::kFill));
+  const auto number = static_cast<size_t>(task);
+  const size_t first = number * window->parts.size() / tasks;
+  const size_t end = (number + 1) * window->parts.size() / tasks;
+  return std::span(window->parts).subspan(first, end - first);
 }
 
 WindowTask::WindowTask(RowSource* source, Window* window, int32_t unit, int32_t task,
@@ -390,6 +398,7 @@ void WindowTask::Finish(Step step) {
     Timer timer(&source_->counters.decode_ns);
     state_.bytes.reset();
     state_.lists.reset();
+    state_.numbers.reset();
     if (IsRowByRow(*window_, unit_) || unit_.kind == Unit::Kind::kPadded) RepeatRows();
   }
 }

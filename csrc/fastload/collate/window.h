@@ -43,6 +43,7 @@ struct Part {
   bool whole = false;     // true if the part is the whole batch
   bool of_lane = false;   // true if the part is all that the batch takes from the lane
   bool in_place = false;  // true if `block` is that of the whole batch
+  int32_t unfilled = 0;   // of the units that fill parts, those left to fill this one
   std::shared_ptr<Block> block;
   Layout::Areas areas;
 };
@@ -123,6 +124,8 @@ struct WindowUnit {
   std::once_flag staging;
   std::unique_ptr<StagedBytes> bytes;  // kBytes, from staging to filling
   std::unique_ptr<StagedLists> lists;  // kNested, likewise
+  std::shared_ptr<Block> numbers;      // of the window's rows, in units without columns
+  Status numbers_status;
   int64_t fetch_bytes = 0;    // memory that the streams may hold, beside that of `reads`
   std::vector<size_t> reads;  // of the window, that its streams begin with
   // Of each column, left for the next window where that goes on in the same row group.
@@ -190,13 +193,15 @@ struct Window {
 
   std::vector<Part> parts;
   std::vector<Share> shares;  // of its pieces
+  int64_t part_tasks = 0;     // if parts are complete one by one: tasks of a unit
   std::vector<WindowUnit> units;
   std::vector<WindowRead> reads;
-  bool ordered = false;     // the order is known
-  int32_t unstaged = 0;     // units left to stage
-  int32_t uncounted = 0;    // staged units left before the parts get their memory
-  int32_t unfilled = 0;     // units left before the parts are complete
-  int32_t undelivered = 0;  // parts left to hand out, but for those that windows share
+  bool ordered = false;        // the order is known
+  int32_t unstaged = 0;        // units left to stage
+  int32_t uncounted = 0;       // staged units left before the parts get their memory
+  int32_t unfilled = 0;        // units left before all parts are complete
+  int32_t unfilled_whole = 0;  // of those, units that don't fill part after part
+  int32_t undelivered = 0;     // parts left to hand out, but for those that windows share
 };
 
 // Returns true if rows of the unit are copied one by one instead of going through slots:
@@ -224,6 +229,11 @@ class WindowTask {
   static int32_t Count(const Window& window, const Unit& unit, Step step);
   // Whether the step is the one that decodes.
   static bool Decodes(const Unit& unit, Step step);
+  // Whether each task of the step fills some of the parts, so that a part is complete as
+  // soon as one task of each such unit has run.
+  static bool FillsParts(const Window& window, const Unit& unit, Step step);
+  // Returns the parts that task number `task` of a unit counts or fills.
+  static std::span<Part> PartsOf(Window* window, const Unit& unit, int32_t task);
 
   // Makes task number `task` of a step.
   WindowTask(RowSource* source, Window* window, int32_t unit, int32_t task,
@@ -274,14 +284,18 @@ class WindowTask {
   // Opens a reader of the selected rows of a column chunk, and of their copies.
   static Status OpenChunkRows(ChunkInput input, const ColumnSpec& spec, RowBits bits,
                               RowCopies copies, ChunkPages pages, Cursor* cursor);
-  // Returns the parts that this task of a staged unit counts or fills.
-  std::span<Part> Parts() const;
+  std::span<Part> Parts() const { return PartsOf(window_, unit_, task_); }
   Status FillFixedInOrder();
   // Fixed-width columns that are decoded before they are collated, in window_columns.cc.
   Status FillFixed();
   Status FillColumn();
   Status FillStackByTiles();
   Status FillProvenance();
+  // Writes the file or the row number of each row of the window.
+  Status Provenance(uint8_t* numbers) const;
+  // Returns what `make` has written for all rows of the window. The first task of the
+  // unit calls `make`.
+  Result<uint8_t*> NumbersOfRows(const std::function<Status(uint8_t*)>& make);
   void FillFirst();
   Status FillRealRows();
   // Scratch memory for decoding a column, beside the column's own.

@@ -139,7 +139,7 @@ void WindowTask::CollateColumn(const DecodedColumn& column) {
       ForEachRowRun(*window_, part, fn);
     }
   };
-  for (const Part& part : window_->parts) {
+  for (const Part& part : Parts()) {
     for (const Layout::Slot& slot : unit_.slots) {
       uint8_t* out = Layout::Address(part.block->data(), part.areas, slot);
       for_each_run(part, [&](const auto& run) {
@@ -176,7 +176,7 @@ Status WindowTask::FillStackByTiles() {
 }
 
 void WindowTask::FillFirst() {
-  for (const Part& part : window_->parts) {
+  for (const Part& part : Parts()) {
     uint8_t* base = part.block->data();
     auto* out =
         reinterpret_cast<int64_t*>(Layout::Address(base, part.areas, unit_.slots[0]));
@@ -184,11 +184,20 @@ void WindowTask::FillFirst() {
   }
 }
 
-Status WindowTask::FillProvenance() {
+Result<uint8_t*> WindowTask::NumbersOfRows(const std::function<Status(uint8_t*)>& make) {
+  std::call_once(state_.staging, [&] {
+    state_.numbers_status = [&] {
+      ARROW_ASSIGN_OR_RAISE(state_.numbers,
+                            window_->pool->Allocate(window_->rows * unit_.width));
+      return make(state_.numbers->data());
+    }();
+  });
+  ARROW_RETURN_NOT_OK(state_.numbers_status);
+  return state_.numbers->data();
+}
+
+Status WindowTask::Provenance(uint8_t* numbers) const {
   const int64_t width = unit_.width;
-  uint8_t* numbers = scratch_->Get(Scratch::kRows, window_->rows * width);
-  if (numbers == nullptr)
-    return Status::OutOfMemory("Expected memory for the rows' numbers, got none");
   int64_t at = 0;
   for (size_t p = 0; p < window_->pieces.size(); ++p) {
     const Piece& piece = window_->pieces[p];
@@ -221,11 +230,18 @@ Status WindowTask::FillProvenance() {
       left -= span.rows;
     }
   }
+  return Status::OK();
+}
+
+Status WindowTask::FillProvenance() {
+  const int64_t width = unit_.width;
+  ARROW_ASSIGN_OR_RAISE(uint8_t* const numbers,
+                        NumbersOfRows([this](uint8_t* out) { return Provenance(out); }));
   if (!window_->packed()) {
     CollateColumn({.item = width, .values = numbers});
     return Status::OK();
   }
-  for (const Part& part : window_->parts) {
+  for (const Part& part : Parts()) {
     uint8_t* out = Layout::Address(part.block->data(), part.areas, unit_.slots[0]);
     for (const Segment& segment : window_->SegmentsOf(part)) {
       if (segment.row == Segment::kPadding) {
@@ -243,18 +259,19 @@ Status WindowTask::FillProvenance() {
 Status WindowTask::FillRealRows() {
   const bool mixed = std::ranges::any_of(window_->pieces, &Piece::substitute);
   if (mixed) {
-    uint8_t* real = scratch_->Get(Scratch::kRows, window_->rows);
-    if (real == nullptr)
-      return Status::OutOfMemory("Expected memory for marks of real rows, got none");
-    int64_t at = 0;
-    for (const Piece& piece : window_->pieces) {
-      for (const int64_t end = at + piece.stop - piece.start; at < end; ++at) {
-        real[at] = piece.substitute ? 0 : 1;
-      }
-    }
+    ARROW_ASSIGN_OR_RAISE(uint8_t* const real, NumbersOfRows([this](uint8_t* out) {
+                            int64_t at = 0;
+                            for (const Piece& piece : window_->pieces) {
+                              const int64_t rows = piece.stop - piece.start;
+                              std::memset(out + at, piece.substitute ? 0 : 1,
+                                          static_cast<size_t>(rows));
+                              at += rows;
+                            }
+                            return Status::OK();
+                          }));
     CollateColumn({.item = 1, .values = real});
   }
-  for (const Part& part : window_->parts) {
+  for (const Part& part : Parts()) {
     uint8_t* out = Layout::Address(part.block->data(), part.areas, unit_.slots[0]);
     if (!mixed) std::memset(out, 1, static_cast<size_t>(part.real_rows));
     std::memset(out + part.real_rows, 0, static_cast<size_t>(part.rows - part.real_rows));

@@ -36,26 +36,23 @@ Status Delivery::PlaceInBatch(Part* part) {
   return place(pending.batch);
 }
 
-void Delivery::AddLocked(const std::shared_ptr<Window>& window) {
-  for (Part& part : window->parts) {
-    const int64_t batch = part.batch;
-    Pending& pending = pending_[batch];
-    pending.filled_rows += part.rows;
-    if (part.of_lane) pending.windows.push_back(window);
-    const bool complete = pending.filled_rows == pass_->BatchRows(batch);
-    if (part.in_place && !complete) continue;
-    if (part.whole || part.in_place) {
-      if (part.whole) {
-        pending.batch = {batch, std::move(part.block), std::move(part.areas)};
-      }
-      pending.ready = !pass_->dataset->computes();
-      if (!pending.ready) work_->SubmitCompute(window->index, batch);
-      continue;
+void Delivery::AddLocked(const std::shared_ptr<Window>& window, Part* part) {
+  const int64_t batch = part->batch;
+  Pending& pending = pending_[batch];
+  pending.filled_rows += part->rows;
+  if (part->of_lane) pending.windows.push_back(window);
+  const bool complete = pending.filled_rows == pass_->BatchRows(batch);
+  if (part->in_place && !complete) return;
+  if (part->whole || part->in_place) {
+    if (part->whole) {
+      pending.batch = {batch, std::move(part->block), std::move(part->areas)};
     }
-    pending.parts.push_back(std::move(part));
-    if (!complete) continue;
-    work_->SubmitMerge(window->index, batch);
+    pending.ready = !pass_->dataset->computes();
+    if (!pending.ready) work_->SubmitCompute(window->index, batch);
+    return;
   }
+  pending.parts.push_back(std::move(*part));
+  if (complete) work_->SubmitMerge(window->index, batch);
 }
 
 void Delivery::Merge(int64_t batch, Scratch& scratch) {
@@ -190,7 +187,8 @@ Result<std::optional<Batch>> Delivery::Next(std::chrono::milliseconds timeout,
   auto node = pending_.extract(next_batch_++);
   Pending& pending = node.mapped();
   for (const std::shared_ptr<Window>& window : pending.windows) {
-    if (--window->undelivered == 0) work_->Delivered(window);
+    // A batch may be handed out while others of the window are filled.
+    if (--window->undelivered == 0 && window->unfilled == 0) work_->Delivered(window);
   }
   Batch batch = std::move(pending.batch);
   batch.window = pass_->LastWindow(batch.index);

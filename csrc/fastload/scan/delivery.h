@@ -77,8 +77,8 @@ class Delivery {
   // Gives a part its rows of the memory of the whole batch, which the first part to come
   // allocates. Only for batches without ragged outputs.
   Status PlaceInBatch(Part* part);
-  // Takes the parts of a window that is filled.
-  void AddLocked(const std::shared_ptr<Window>& window);
+  // Takes a part of a window, once all units have filled the part.
+  void AddLocked(const std::shared_ptr<Window>& window, Part* part);
   // Joins the parts of a batch that lies in several windows, and calls the kernels on it.
   void Merge(int64_t batch, Scratch& scratch);
   // Calls the kernels on a batch that is complete but for them.

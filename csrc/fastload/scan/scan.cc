@@ -308,8 +308,14 @@ void Scan::SubmitReady(std::vector<ReadyTask> ready, By by) noexcept {
     std::vector<Executor::Submission> tasks;
     tasks.reserve(groups.size());
     for (TaskGroup& group : groups) {
-      const int64_t priority =
-          pass_.Priority(group.window->index, group.tasks.front().unit);
+      const UnitTask& front = group.tasks.front();
+      const std::vector<Unit>& units = pass_.dataset->units;
+      // Parts are filled last, since a part is delivered once all units have filled it.
+      const bool fills_parts = WindowTask::FillsParts(
+          *group.window, units[static_cast<size_t>(front.unit)], front.step);
+      const int32_t unit =
+          fills_parts ? static_cast<int32_t>(units.size()) - 1 : front.unit;
+      const int64_t priority = pass_.Priority(group.window->index, unit);
       tasks.push_back({priority, [self = shared_from_this(),
                                   group = std::move(group)](Scratch& scratch) {
                          self->Attempt([&] { self->Run(group, scratch); });
@@ -331,6 +337,7 @@ bool Scan::Wanted(const Window& window) const {
 struct Scan::RunTask {
   UnitTask task;
   bool carried = false;  // it has left its cursors for the next window
+  bool filled = false;   // it has filled its parts
   bool last = false;     // it was the last of its step
 };
 
@@ -342,7 +349,9 @@ void Scan::Run(const TaskGroup& group, Scratch& scratch) {
     if (!Wanted(*window)) break;
     ran.push_back(RunOne(window.get(), task, scratch));
   }
-  const auto tells = [](const RunTask& task) { return task.carried || task.last; };
+  const auto tells = [](const RunTask& task) {
+    return task.carried || task.filled || task.last;
+  };
   if (std::ranges::none_of(ran, tells)) return;
   bool counted = false;
   {
@@ -369,6 +378,7 @@ Scan::RunTask Scan::RunOne(Window* window, const UnitTask& run, Scratch& scratch
   if (status.ok()) {
     ran.carried = WindowTask::Decodes(spec, run.step) &&
                   run.number + 1 == WindowTask::Count(*window, spec, run.step);
+    ran.filled = WindowTask::FillsParts(*window, spec, run.step);
   } else {
     std::lock_guard lock(mutex_);
     state.failures.emplace(run.number, std::move(status));
@@ -387,16 +397,26 @@ bool Scan::RanLocked(const std::shared_ptr<Window>& window, const RunTask& ran) 
     state.carried = true;
     schedule_.Carried(*window, unit, step);
   }
+  const Unit& spec = pass_.dataset->units[static_cast<size_t>(unit)];
+  if (ran.filled) {
+    const std::span<Part> parts = WindowTask::PartsOf(window.get(), spec, number);
+    for (Part& part : parts) --part.unfilled;
+    AddPartsLocked(window, parts);
+  }
   if (!ran.last) return false;
   if (state.failed) {
     delivery_.FailLocked(window->index, state.failures.begin()->second);
     return false;
   }
-  if (WindowTask::Decodes(pass_.dataset->units[static_cast<size_t>(unit)], step)) {
+  if (WindowTask::Decodes(spec, step)) {
     schedule_.Decoded(window, unit);
     LeaveToNextLocked();
   }
   if (step == Step::kStage) schedule_.Staged(window, unit);
+  if (step == Step::kFill && !WindowTask::FillsParts(*window, spec, step) &&
+      --window->unfilled_whole == 0) {
+    AddPartsLocked(window, window->parts);
+  }
   if (step == Step::kFill && --window->unfilled == 0) FilledLocked(window);
   return step == Step::kCount && schedule_.Counted(window, unit);
 }
@@ -408,14 +428,23 @@ void Scan::PlaceBatches(const std::shared_ptr<Window>& window) {
   schedule_.MetByAll(window, Condition::kBatchesAllocated);
 }
 
+void Scan::AddPartsLocked(const std::shared_ptr<Window>& window, std::span<Part> parts) {
+  if (window->unfilled_whole > 0) return;
+  bool any = false;
+  for (Part& part : parts) {
+    if (part.unfilled > 0) continue;
+    delivery_.AddLocked(window, &part);
+    any = true;
+  }
+  if (any) delivery_.WakeLocked();
+}
+
 void Scan::FilledLocked(const std::shared_ptr<Window>& window) {
-  delivery_.AddLocked(window);
   window->order = RowOrder{};
   window->before.reset();
   window->blocks.clear();
   if (pass_.plan.shuffled) spare_shuffles_.push_back(std::move(window->shuffle));
   if (window->undelivered == 0) Delivered(window);
-  delivery_.WakeLocked();
 }
 
 // Delivering --------------------------------------------------------------------------

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,7 +41,8 @@ namespace fastload {
 //   staged     its columns of bytes and lists are decoded          Scan::Run, collate/window*.cc
 //   counted    so that the sizes of its batches are known          Scan::Run
 //   placed     its batches have their memory                       Scan::PlaceBatches
-//   filled     every unit has written its columns                  Scan::Run, Scan::FilledLocked
+//   filled     every unit has written its columns; a batch of      Scan::Run, Scan::FilledLocked
+//              staged units goes on as soon as it is complete        Scan::AddPartsLocked
 //   computed   kernels have been called on each of its batches     Delivery::Compute, Merge
 //   delivered  every batch that lies in it alone is handed out     Delivery::Next, Scan::Delivered
 // clang-format on
@@ -116,6 +118,8 @@ class Scan : public std::enable_shared_from_this<Scan>,
 
   // Has the next pass take what this one doesn't need any more.
   void LeaveToNextLocked();
+  // Hands those of the parts that all units have filled to the delivery.
+  void AddPartsLocked(const std::shared_ptr<Window>& window, std::span<Part> parts);
   void FilledLocked(const std::shared_ptr<Window>& window);
 
   // Another pass comes first: until it grants more, this scan may use none of the

@@ -32,6 +32,10 @@ int64_t SharesWanted(const Pass& pass) {
   return (2 * pass.cpu->threads() + units - 1) / std::max<int64_t>(1, units);
 }
 
+// Tasks in which the staged units of a window fill its parts, together. The first batches
+// are delivered while later ones are filled.
+constexpr int64_t kPartTasks = 64;
+
 void CutParts(const Pass& pass, Window* window) {
   const Lanes& lanes = pass.lanes;
   const int64_t lane = pass.plan.LaneOf(window->index);
@@ -216,6 +220,17 @@ void SetUpWindow(const Pass& pass, Window* window) {
       std::count_if(pass.dataset->units.begin(), pass.dataset->units.end(),
                     [](const Unit& u) { return u.staged(); }));
   w.unstaged = w.uncounted;
+  // The rows of several columns, side by side, would take the caches from each other.
+  if (w.uncounted == 1 || (w.uncounted > 0 && w.packed())) {
+    w.part_tasks = std::max<int64_t>(static_cast<int64_t>(w.shares.size()),
+                                     kPartTasks / w.uncounted);
+  }
+  const auto fill_parts =
+      static_cast<int32_t>(std::ranges::count_if(pass.dataset->units, [&](const Unit& u) {
+        return WindowTask::FillsParts(w, u, WindowStep::kFill);
+      }));
+  w.unfilled_whole = w.unfilled - fill_parts;
+  for (Part& part : w.parts) part.unfilled = fill_parts;
   w.undelivered = static_cast<int32_t>(std::count_if(
       w.parts.begin(), w.parts.end(), [](const Part& p) { return p.of_lane; }));
 }

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -141,6 +143,29 @@ TEST_F(PipelineNestedSmallTest, SingleOutputs) {
   for (const bool shuffled : {false, true}) {
     const ReadPlan plan = CutPlan(pieces_, 600, 256, shuffled);
     for (const NestedOutput& output : NestedOutputs()) Check(plan, {output});
+  }
+}
+
+// Without threads, a pass goes as far as Next() takes it.
+TEST_F(PipelineNestedSmallTest, ABatchIsDeliveredBeforeLaterOnesAreFilled) {
+  for (const NestedOutput& output : NestedOutputs()) {
+    if (output.spec.kind != OutputKind::kRagged) continue;
+    std::vector<OutputSpec> specs = testing::SpecsOf({output});
+    specs.push_back({OutputKind::kRow, {}});
+    for (const bool shuffled : {false, true}) {
+      const ReadPlan plan = CutPlan(pieces_, 1 << 20, 10, shuffled);
+      Pipeline pipeline(files_, testing::NestedColumns(files_.size()), specs,
+                        PipelineOptions{.threads = 0,
+                                        .io_threads = 0,
+                                        .batch_memory_bytes = 4 << 20,
+                                        .fetch_memory_bytes = 4 << 20});
+      const auto scan = pipeline.Start(plan, {}).ValueOrDie();
+      bool done = false;
+      std::optional<Batch> first;
+      while (!first) first = scan->Next(std::chrono::seconds(9), &done).ValueOrDie();
+      const std::string waits = scan->Describe();
+      EXPECT_NE(waits.find("fill runs"), std::string::npos) << waits;
+    }
   }
 }
 
