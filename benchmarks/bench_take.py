@@ -1,16 +1,17 @@
 """One question: how many scattered rows a second does `take` read, beside other readers of Parquet?
 
     python benchmarks/bench_take.py [--rows N] [--seconds S] [--threads N] [--dictionaries]
-                                     [--columns N]
+                                     [--columns N] [--compression CODEC] [--calls N ...]
 
 Each line is of one size of call: random rows of 4 columns (two of integers, one of floats, one of
 strings), or of a multiple of 4, become tensors. fastload reads them by `take` from a file with
 pages of 1,024 rows, with a page index and without; pyarrow reads the row groups that the rows lie
 in and takes the rows from them, once with row groups of 2**18 rows and once with row groups of the
-size of these pages; polars scans the file and gathers the rows. Where `pylance` is installed, Lance
-takes the rows from its own format, and strings stay Arrow arrays. All must give the same rows,
-which is checked before any timing. Columns: median milliseconds of a call, thousand rows a second,
-and for fastload the pages that were decoded, as a multiple of the least number.
+size of these pages; polars scans the file and gathers the rows. Lance takes the rows from a dataset
+of its own format, which it writes with its own defaults; `make peers` installs Lance. Strings of
+the peers stay Arrow arrays. All must give the same rows, which is checked before any timing.
+Columns: median milliseconds of a call, thousand rows a second, and for fastload the pages that were
+decoded, as a multiple of the least number.
 """
 
 from __future__ import annotations
@@ -96,13 +97,19 @@ def by_polars(path: Path) -> Callable[[NDArray[np.int64]], pa.Table]:
 
 
 def by_lance(whole: pa.Table, directory: Path) -> Callable[[NDArray[np.int64]], pa.Table] | None:
-    """Return a reader of Lance's own format; None if Lance is not installed."""
+    """Write the rows to a Lance dataset; return a reader, or None if Lance is not installed."""
     try:
         import lance  # type: ignore[import-not-found]
     except ImportError:
         return None
     stored = lance.write_dataset(whole, str(directory / "rows.lance"))
     return lambda rows: stored.take(rows.tolist())
+
+
+def megabytes(path: Path) -> float:
+    """Return the size of a file, or of all files of a directory."""
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file()) / 1e6
 
 
 def with_tensors(read: Callable[[NDArray[np.int64]], pa.Table]) -> Callable[..., Rows]:
@@ -166,11 +173,15 @@ def main() -> None:
     parser.add_argument(
         "--dictionaries", action="store_true", help="all columns have dictionaries, as by default"
     )
+    parser.add_argument("--compression", default="snappy", help="of the Parquet files")
+    parser.add_argument("--calls", type=int, nargs="+", default=CALLS, help="rows of a call")
     arguments = parser.parse_args()
     whole = table(arguments.rows, arguments.columns)
     with tempfile.TemporaryDirectory() as home:
         directory = Path(home)
-        layout = {"use_dictionary": True} if arguments.dictionaries else {}
+        layout: dict[str, Any] = {"compression": arguments.compression}
+        if arguments.dictionaries:
+            layout["use_dictionary"] = True
         indexed = write(whole, directory / "indexed.parquet", **layout)
         bare = write(whole, directory / "bare.parquet", write_page_index=False, **layout)
         small = write(whole, directory / "small.parquet", row_group_size=PAGE_ROWS, **layout)
@@ -185,13 +196,17 @@ def main() -> None:
         readers["pyarrow, row groups of 1,024"] = with_tensors(by_pyarrow(small))
         readers["polars"] = with_tensors(by_polars(indexed))
         lance = by_lance(whole, directory)
-        if lance is not None:
+        if lance is None:
+            print("pylance is not installed: make peers")
+        else:
             readers["lance"] = with_tensors(lance)
         asked = np.random.default_rng(3).integers(0, arguments.rows, 2_000)
         for read in readers.values():
             check(read, whole, asked)
+        sizes = {path.name: megabytes(path) for path in sorted(directory.iterdir())}
+        print(", ".join(f"{name} {size:.1f} MB" for name, size in sizes.items()))
         print(f"{'reader':30} {'rows':>6} {'ms':>9} {'krows/s':>9} {'pages':>6}")
-        for rows in CALLS:
+        for rows in arguments.calls:
             for name, read in readers.items():
                 s = measure(read, arguments.rows, rows, arguments.seconds)
                 line = f"{name:30} {rows:6} {s * 1e3:9.2f} {rows / s / 1e3:9.1f}"

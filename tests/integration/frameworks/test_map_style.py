@@ -20,10 +20,13 @@ from support.sample_files import ids_of, write_sample
 
 ROWS = 200
 TIMEOUT_S = 60
+GRAIN_COLUMNS = ["id", "price", "name"]
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 # Trainers warn of torch, and of a machine without a GPU.
 of_trainers = pytest.mark.filterwarnings("ignore")
+# Grain and its libraries warn of names of their own.
+of_grain = pytest.mark.filterwarnings("ignore")
 
 
 @pytest.fixture(scope="module")
@@ -186,17 +189,108 @@ def test_parts_of_a_random_split_in_worker_processes(path, context):
 # Grain ---------------------------------------------------------------------------------
 
 
-def test_source_of_grain(path):
+@pytest.fixture
+def grain():
     if importlib.util.find_spec("grain") is None:
-        pytest.skip("Grain is not installed: pip install grain")
+        pytest.skip("Grain is not installed: pip install '.[bench]'")
     import grain
 
-    view = FastParquetDataset(path, columns=["id", "price"], threads=1).by_index()
-    shuffled = grain.MapDataset.source(view).shuffle(seed=1)
-    batches = list(shuffled.to_iter_dataset().batch(32))
-    rows = np.concatenate([np.asarray(batch["id"]) for batch in batches]).tolist()
-    assert sorted(rows) == list(range(ROWS))
-    assert rows != list(range(ROWS))
+    return grain
+
+
+@pytest.fixture(scope="module")
+def stored(path):
+    """The rows as pyarrow reads the rows, by number."""
+    return pq.read_table(path, columns=GRAIN_COLUMNS).to_pylist()
+
+
+def grain_view(path, columns=GRAIN_COLUMNS, **options):
+    return FastParquetDataset(path, columns=columns, threads=1, **options).by_index()
+
+
+def grain_rows(batches):
+    """The rows of Grain's batches, in the form of pyarrow's to_pylist()."""
+    return [
+        dict(zip(batch, row, strict=True))
+        for batch in batches
+        for row in zip(*(np.asarray(values).tolist() for values in batch.values()), strict=True)
+    ]
+
+
+def expect_each_once(rows, stored):
+    """Check that the rows are the stored rows, each once, in another order."""
+    assert sorted(rows, key=lambda row: row["id"]) == stored
+    assert rows != stored
+
+
+def grain_loader(grain, view, workers, **options):
+    """Grain's DataLoader, whose processes make the batches."""
+    sampler = grain.samplers.IndexSampler(len(view), shuffle=True, seed=5, num_epochs=1, **options)
+    return grain.DataLoader(
+        data_source=view,
+        sampler=sampler,
+        operations=[grain.transforms.Batch(32)],
+        worker_count=workers,
+    )
+
+
+def grain_dataset(grain, view, workers):
+    """Grain's dataset, whose processes send records of tensors to this process."""
+    records = grain.MapDataset.source(view).shuffle(seed=1).to_iter_dataset()
+    if workers:
+        options = grain.multiprocessing.MultiprocessingOptions(num_workers=workers)
+        records = records.mp_prefetch(options)
+    return records.batch(32)
+
+
+@of_grain
+def test_source_of_grain(grain, path, stored):
+    view = grain_view(path)
+    assert isinstance(view, grain.sources.RandomAccessDataSource)
+    source = grain.MapDataset.source(view)
+    assert len(source) == ROWS
+    assert grain_rows(source.batch(32)) == stored
+    assert grain_rows(source[10:20].batch(4)) == stored[10:20]
+    epochs = [grain_rows([batch]) for batch in source.seed(2).shuffle().repeat(2).batch(ROWS)]
+    for epoch in epochs:
+        expect_each_once(epoch, stored)
+    assert epochs[0] != epochs[1]
+
+
+@of_grain
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("make", [grain_loader, grain_dataset])
+def test_checkpoint_of_grain_goes_on_with_the_other_rows(grain, path, stored, make, workers):
+    batches = iter(make(grain, grain_view(path), workers))
+    first = grain_rows([next(batches) for _ in range(3)])
+    state = pickle.dumps(batches.get_state())
+    rest = grain_rows(batches)
+    assert (len(first), len(rest)) == (96, ROWS - 96)
+    expect_each_once(first + rest, stored)
+
+    resumed = iter(make(grain, grain_view(path), workers))
+    resumed.set_state(pickle.loads(state))
+    assert grain_rows(resumed) == rest
+
+
+@of_grain
+def test_grain_refuses_the_checkpoint_of_other_columns(grain, path):
+    batches = iter(grain_loader(grain, grain_view(path), 0))
+    next(batches)
+    other = iter(grain_loader(grain, grain_view(path, ["id"]), 0))
+    with pytest.raises(ValueError, match="DataSource in checkpoint does not match"):
+        other.set_state(batches.get_state())
+
+
+@of_grain
+def test_shards_of_grain_share_filtered_rows(grain, path, stored):
+    view = grain_view(path, filters=[("id", ">=", 100)])
+    shards = [
+        grain_rows(grain_loader(grain, view, 0, shard_options=grain.sharding.ShardOptions(k, 2)))
+        for k in range(2)
+    ]
+    assert [len(shard) for shard in shards] == [50, 50]
+    expect_each_once(shards[0] + shards[1], stored[100:])
 
 
 def test_what_grain_asks_of_a_source(path):
