@@ -220,8 +220,10 @@ void SetUpWindow(const Pass& pass, Window* window) {
       std::count_if(pass.dataset->units.begin(), pass.dataset->units.end(),
                     [](const Unit& u) { return u.staged(); }));
   w.unstaged = w.uncounted;
-  // The rows of several columns, side by side, would take the caches from each other.
-  if (w.uncounted == 1 || (w.uncounted > 0 && w.packed())) {
+  // The rows of several columns, side by side, would take the caches from each other. In
+  // order, windows begin small, and elements that wait in their pages may turn out to be
+  // damaged when they are filled in: until then no batch of the window may be delivered.
+  if (w.packed() ? w.uncounted > 0 : w.shuffled && w.uncounted == 1) {
     w.part_tasks = std::max<int64_t>(static_cast<int64_t>(w.shares.size()),
                                      kPartTasks / w.uncounted);
   }

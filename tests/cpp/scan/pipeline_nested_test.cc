@@ -146,8 +146,9 @@ TEST_F(PipelineNestedSmallTest, SingleOutputs) {
   }
 }
 
-// Without threads, a pass goes as far as Next() takes it.
-TEST_F(PipelineNestedSmallTest, ABatchIsDeliveredBeforeLaterOnesAreFilled) {
+// Without threads, a pass goes as far as Next() takes it. In order, elements may turn out
+// to be damaged when later batches are filled, so the window is delivered as a whole.
+TEST_F(PipelineNestedSmallTest, AShuffledBatchIsDeliveredBeforeLaterOnesAreFilled) {
   for (const NestedOutput& output : NestedOutputs()) {
     if (output.spec.kind != OutputKind::kRagged) continue;
     std::vector<OutputSpec> specs = testing::SpecsOf({output});
@@ -164,7 +165,7 @@ TEST_F(PipelineNestedSmallTest, ABatchIsDeliveredBeforeLaterOnesAreFilled) {
       std::optional<Batch> first;
       while (!first) first = scan->Next(std::chrono::seconds(9), &done).ValueOrDie();
       const std::string waits = scan->Describe();
-      EXPECT_NE(waits.find("fill runs"), std::string::npos) << waits;
+      EXPECT_EQ(waits.find("fill runs") != std::string::npos, shuffled) << waits;
     }
   }
 }
