@@ -109,7 +109,7 @@ test-semantics: build ## epochs, ranks and resumes end to end, at random: EXAMPL
 	FASTLOAD_EXAMPLES=$(or $(EXAMPLES),5000) $(RUN) -m pytest \
 	    $(addprefix tests/properties/test_,semantics.py packed_rows.py canonical_steps.py mix_units.py mix_canonical.py)
 
-# In CI, `make test-all` runs the first 200 of them.
+# In CI, `make test-all` runs the first 120 of them.
 test-life: build ## whole programs at random against an oracle: PROGRAMS=5000 SEED=1
 	$(RUN) tests/life/programs.py --programs $(or $(PROGRAMS),200) --seed $(or $(SEED),1)
 
