@@ -50,8 +50,12 @@ bool Fails() {
          call < end_failing.load(std::memory_order_relaxed) && !EndsTheProcess();
 }
 
+void* AllocateOrNull(std::size_t bytes) noexcept {
+  return Fails() ? nullptr : std::malloc(bytes == 0 ? 1 : bytes);
+}
+
 void* Allocate(std::size_t bytes) {
-  void* const data = Fails() ? nullptr : std::malloc(bytes == 0 ? 1 : bytes);
+  void* const data = AllocateOrNull(bytes);
   if (data == nullptr) throw std::bad_alloc();
   return data;
 }
@@ -67,8 +71,12 @@ void* Allocate(std::size_t bytes, std::align_val_t alignment) {
 }  // namespace
 
 // The program's own versions of the replaceable functions, which its libraries use, too.
-// The standard library makes the other forms of these.
+// The standard library makes the other forms of these, but AddressSanitizer has a form of
+// its own that throws nothing.
 void* operator new(std::size_t bytes) { return Allocate(bytes); }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return AllocateOrNull(bytes);
+}
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
   return Allocate(bytes, alignment);
 }
