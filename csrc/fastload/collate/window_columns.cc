@@ -214,8 +214,10 @@ Status WindowTask::Provenance(uint8_t* numbers) const {
     const RowCopies copies = CopiesOf(*window_, p);
     if (!copies.single()) {
       int64_t passed = 0;  // selected rows that `rows` has skipped
-      for (int64_t copy = piece.start; copy < piece.stop; ++copy) {
-        const int64_t row = copies.rows[copy];
+      CopiesWalk walk(copies);
+      walk.Skip(piece.start);
+      for (int64_t copy = piece.start; copy < piece.stop; ++copy, walk.Skip(1)) {
+        const int64_t row = walk.row();
         rows.Skip(row - passed);
         passed = row;
         put(rows.row());

@@ -64,15 +64,12 @@ class Repeated {
   // Returns the next rows, with at most `most` copies, and moves the base to the span's
   // first row.
   Result<CopiesSpan> Next(int64_t most) {
-    positions_.resize(CopiesWalk::kBlockCopies);
-    const CopiesSpan span =
-        walk_.Next(most, block_rows_, rows_.decodes_gaps, positions_.data());
+    const CopiesSpan span = walk_.Next(most, block_rows_, rows_.decodes_gaps);
     if (span.rows == 0) return NoCopies();
     ARROW_RETURN_NOT_OK(SkipTo(span.row));
     base_row_ = span.row + span.rows;
     return span;
   }
-  const uint16_t* positions() const { return positions_.data(); }
 
   // Tells the row that the base reads next, after a read of another number of rows than
   // Next announced.
@@ -100,7 +97,7 @@ class Repeated {
     if (!refuses_nulls_) return Status::OK();
     if (std::memchr(valid, 0, static_cast<size_t>(rows)) == nullptr) return Status::OK();
     for (int64_t i = 0; i < rows; ++i) {
-      if (valid[i] != 0 || !HasCopies(row + i)) continue;
+      if (valid[i] != 0 || !rows_.copies.Has(row + i)) continue;
       SelectedRows stored(rows_.bits);
       stored.Skip(row + i);
       return UnexpectedNull(stored.row());
@@ -111,12 +108,6 @@ class Repeated {
   bool refuses_nulls() const { return refuses_nulls_; }
 
  private:
-  bool HasCopies(int64_t row) const {
-    const RowCopies& copies = rows_.copies;
-    return std::binary_search(copies.rows, copies.rows + copies.count,
-                              static_cast<uint32_t>(row));
-  }
-
   RepeatedRows rows_;
   CopiesWalk walk_;
   const int64_t block_rows_;
@@ -124,7 +115,6 @@ class Repeated {
   std::unique_ptr<ColumnSpec> filled_;
   std::unique_ptr<Reader> base_;
   int64_t base_row_ = 0;  // the row that the base reads next
-  std::vector<uint16_t> positions_;
   std::vector<uint8_t> valid_;
 };
 
@@ -132,6 +122,20 @@ class Repeated {
 const uint16_t* Zeros() {
   static constexpr std::array<uint16_t, CopiesWalk::kBlockCopies> kZeros{};
   return kZeros.data();
+}
+
+// Writes the first `copies` copies of a span, of which `rows` has the rows. `rows` has
+// kGatherNearSlack bytes more.
+void GatherSpan(const uint8_t* rows, int64_t width, const CopiesSpan& span,
+                int64_t copies, uint8_t* out, int64_t stride) {
+  GatherNear(rows - span.positions[0] * width, width, span.positions, copies, out,
+             stride);
+}
+
+// Does the same for the validity of the rows.
+void GatherValid(const uint8_t* valid, const CopiesSpan& span, int64_t copies,
+                 uint8_t* out) {
+  Gather(valid - span.positions[0], 1, span.positions, copies, out, 1);
 }
 
 // Writes one row `rows` times.
@@ -249,10 +253,8 @@ class RepeatedFixedReader : public FixedReader {
     uint8_t* const block = Block();
     ARROW_RETURN_NOT_OK(rows_.base().Read(span.rows, block, width_, span_valid));
     ARROW_RETURN_NOT_OK(rows_.CheckNulls(span.row, span.rows, span_valid));
-    GatherNear(block, width_, rows_.positions(), span.copies, out, stride);
-    if (valid != nullptr) {
-      Gather(span_valid, 1, rows_.positions(), span.copies, valid, 1);
-    }
+    GatherSpan(block, width_, span, span.copies, out, stride);
+    if (valid != nullptr) GatherValid(span_valid, span, span.copies, valid);
     if (rows_.walk().cut()) {
       const int64_t last = span.rows - 1;
       Hold(block + last * width_, span_valid == nullptr ? nullptr : span_valid + last);
@@ -271,17 +273,16 @@ class RepeatedFixedReader : public FixedReader {
     ARROW_RETURN_NOT_OK(rows_.CheckNulls(span.row, read, span_valid));
     int64_t copies = span.copies;
     if (read < span.rows) {
-      copies = span.single ? read
-                           : std::lower_bound(rows_.positions(),
-                                              rows_.positions() + span.copies, read) -
-                                 rows_.positions();
+      copies = span.single
+                   ? read
+                   : std::lower_bound(span.positions, span.positions + span.copies,
+                                      span.positions[0] + read) -
+                         span.positions;
     }
     if (copies < span.copies) rows_.Return(span.copies - copies, span.row + read);
     if (span.single) return copies;
-    GatherNear(to, codes.bytes, rows_.positions(), copies, out, codes.bytes);
-    if (valid != nullptr) {
-      Gather(span_valid, 1, rows_.positions(), copies, valid, 1);
-    }
+    GatherSpan(to, codes.bytes, span, copies, out, codes.bytes);
+    if (valid != nullptr) GatherValid(span_valid, span, copies, valid);
     if (rows_.walk().cut()) Keep(to + (span.rows - 1) * codes.bytes, codes);
     return copies;
   }
@@ -398,9 +399,9 @@ class RepeatedBytesReader : public BytesReader {
     ARROW_RETURN_NOT_OK(rows_.base().Read(span.rows, to, span_valid, arena));
     ARROW_RETURN_NOT_OK(rows_.CheckNulls(span.row, span.rows, span_valid));
     if (span.single) return Status::OK();
-    const uint16_t* const positions = rows_.positions();
-    for (int64_t i = 0; i < span.copies; ++i) views[i] = to[positions[i]];
-    if (valid != nullptr) Gather(span_valid, 1, positions, span.copies, valid, 1);
+    const uint16_t* const positions = span.positions;
+    for (int64_t i = 0; i < span.copies; ++i) views[i] = to[positions[i] - positions[0]];
+    if (valid != nullptr) GatherValid(span_valid, span, span.copies, valid);
     if (rows_.walk().cut()) {
       const int64_t last = span.rows - 1;
       Hold(to[last], span_valid == nullptr ? nullptr : span_valid + last);
@@ -501,9 +502,7 @@ class RepeatedNestedReader : public NestedReader {
         ARROW_RETURN_NOT_OK(AppendHeld(n, out, valid));
         walk_.Skip(n);
       } else {
-        positions_.resize(CopiesWalk::kBlockCopies);
-        const CopiesSpan span =
-            walk_.Next(rows, kNestedRows, /*gaps=*/false, positions_.data());
+        const CopiesSpan span = walk_.Next(rows, kNestedRows, /*gaps=*/false);
         if (span.rows == 0) return NoCopies();
         ARROW_RETURN_NOT_OK(SkipTo(span.row));
         base_row_ = span.row + span.rows;
@@ -538,11 +537,12 @@ class RepeatedNestedReader : public NestedReader {
   Status ReadSpan(const CopiesSpan& span, NestedRows* out, bool valid) {
     if (span.single) return base_->Read(span.rows, out, valid);
     ARROW_RETURN_NOT_OK(ReadBlock(span.rows, out, valid));
-    const uint16_t* const end = positions_.data() + span.copies;
-    for (const uint16_t* at = positions_.data(); at < end;) {
+    const uint16_t* const end = span.positions + span.copies;
+    for (const uint16_t* at = span.positions; at < end;) {
       const uint16_t* const next =
           std::find_if(at, end, [&](uint16_t p) { return p != *at; });
-      ARROW_RETURN_NOT_OK(AppendCopies(block_, *at, next - at, item_, valid, out));
+      ARROW_RETURN_NOT_OK(
+          AppendCopies(block_, *at - span.positions[0], next - at, item_, valid, out));
       at = next;
     }
     return walk_.cut() ? Hold(span.rows - 1, valid) : Status::OK();
@@ -586,7 +586,6 @@ class RepeatedNestedReader : public NestedReader {
   CopiesWalk walk_;
   std::unique_ptr<NestedReader> base_;
   int64_t base_row_ = 0;  // the row that the base reads next
-  std::vector<uint16_t> positions_;
   NestedRows block_;
   NestedRows held_;  // the row whose copies were cut, if it was read
   bool read_ = false;

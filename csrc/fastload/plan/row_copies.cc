@@ -53,57 +53,61 @@ FASTLOAD_COUNT(CountCopies, uint16_t)
 #undef FASTLOAD_COUNT
 // NOLINTEND(bugprone-macro-parentheses)
 
-FASTLOAD_CLONES void Subtract(const uint32_t* rows, int64_t n, uint32_t first,
-                              uint16_t* positions) {
-  for (int64_t i = 0; i < n; ++i) {
-    positions[i] = static_cast<uint16_t>(rows[i] - first);
-  }
-}
-
 // Returns true if the numbers count up from `first`.
-FASTLOAD_CLONES bool CountsUp(const uint32_t* numbers, int64_t n, uint32_t first) {
-  uint32_t differs = 0;
+FASTLOAD_CLONES bool CountsUp(const uint16_t* numbers, int64_t n, uint16_t first) {
+  uint16_t differs = 0;
   for (int64_t i = 0; i < n; ++i) {
-    differs |= numbers[i] ^ (first + static_cast<uint32_t>(i));
+    differs |= numbers[i] ^ static_cast<uint16_t>(first + i);
   }
   return differs == 0;
 }
 
 // Returns how many of the numbers, at most `most`, count up from `first`.
-int64_t CountingUp(const uint32_t* numbers, int64_t most, uint32_t first) {
+int64_t CountingUp(const uint16_t* numbers, int64_t most, uint16_t first) {
   constexpr int64_t kAtOnce = 128;
   int64_t n = 0;
-  const auto next = [&](int64_t i) { return first + static_cast<uint32_t>(i); };
-  while (n < std::min(most, kSingleRows) && numbers[n] == next(n)) ++n;
+  while (n < std::min(most, kSingleRows) && numbers[n] == first + n) ++n;
   if (n < kSingleRows) return n;
-  while (n + kAtOnce <= most && CountsUp(numbers + n, kAtOnce, next(n))) n += kAtOnce;
-  while (n < most && numbers[n] == next(n)) ++n;
+  while (n + kAtOnce <= most &&
+         CountsUp(numbers + n, kAtOnce, static_cast<uint16_t>(first + n))) {
+    n += kAtOnce;
+  }
+  while (n < most && numbers[n] == first + n) ++n;
   return n;
 }
 
 }  // namespace
 
-void AppendRowsOfCopies(std::span<const uint16_t> counts, std::vector<uint32_t>* rows) {
-  size_t copies = 0;
-  for (const uint16_t count : counts) copies += count;
-  const size_t first = rows->size();
+bool RowCopies::Has(int64_t row) const {
+  const int64_t stretch = row / kStretchRows;
+  return std::binary_search(rows + (stretch == 0 ? 0 : ends[stretch - 1]),
+                            rows + ends[stretch],
+                            static_cast<uint16_t>(row % kStretchRows));
+}
+
+void GroupCopies::Expand() {
+  for (const uint16_t count : counts_) copies_ += count;
   // Most rows are written as kAtOnce copies, of which the next rows overwrite the
   // surplus.
   constexpr size_t kAtOnce = 8;
-  rows->resize(first + copies + kAtOnce);
-  uint32_t* out = rows->data() + first;
-  for (size_t row = 0; row < counts.size(); ++row) {
-    const auto number = static_cast<uint32_t>(row);
-    std::fill_n(out, kAtOnce, number);
-    if (counts[row] > kAtOnce) std::fill_n(out, counts[row], number);
-    out += counts[row];
+  rows_.resize(static_cast<size_t>(copies_) + kAtOnce);
+  uint16_t* out = rows_.data();
+  for (size_t first = 0; first < counts_.size(); first += RowCopies::kStretchRows) {
+    const size_t rows = std::min<size_t>(RowCopies::kStretchRows, counts_.size() - first);
+    for (size_t row = 0; row < rows; ++row) {
+      const auto number = static_cast<uint16_t>(row);
+      const uint16_t count = counts_[first + row];
+      std::fill_n(out, kAtOnce, number);
+      if (count > kAtOnce) std::fill_n(out, count, number);
+      out += count;
+    }
+    ends_.push_back(out - rows_.data());
   }
-  rows->resize(first + copies);
 }
 
 RowCopies GroupCopies::rows() {
-  std::call_once(expanded_, [this] { AppendRowsOfCopies(counts_, &rows_); });
-  return {.rows = rows_.data(), .count = static_cast<int64_t>(rows_.size())};
+  std::call_once(expanded_, [this] { Expand(); });
+  return {.rows = rows_.data(), .ends = ends_.data(), .count = copies_};
 }
 
 std::shared_ptr<GroupCopies> CopiesByGroup::Of(std::span<const uint16_t> counts) {
@@ -118,30 +122,30 @@ std::shared_ptr<GroupCopies> CopiesByGroup::Of(std::span<const uint16_t> counts)
 }
 
 int64_t CopiesWalk::Same(int64_t most) const {
-  const uint32_t* const first = copies_.rows + at_;
-  const uint32_t* const end = first + std::min(most, copies_.count - at_);
-  return std::find_if(first, end, [&](uint32_t row) { return row != *first; }) - first;
+  const uint16_t* const first = copies_.rows + at_;
+  const uint16_t* const last = first + std::min(most, end() - at_);
+  return std::find_if(first, last, [&](uint16_t row) { return row != *first; }) - first;
 }
 
-CopiesWalk::Span CopiesWalk::Next(int64_t most, int64_t most_rows, bool gaps,
-                                  uint16_t* positions) {
+CopiesWalk::Span CopiesWalk::Next(int64_t most, int64_t most_rows, bool gaps) {
   if (done()) return {};
-  const uint32_t* const rows = copies_.rows + at_;
-  const uint32_t first = rows[0];
-  Span span{.row = first};
-  const int64_t left = std::min(most, copies_.count - at_);
+  const uint16_t* const rows = copies_.rows + at_;
+  const uint16_t first = rows[0];
+  Span span{.row = row(), .positions = rows};
+  const int64_t in_stretch = end() - at_;
+  const int64_t left = std::min(most, in_stretch);
   const int64_t most_single = std::min(left, most_rows);
   int64_t single = CountingUp(rows, most_single, first);
   // A row with more copies is not single.
-  if (single < copies_.count - at_ && rows[single] == rows[single - 1]) --single;
+  if (single < in_stretch && rows[single] == rows[single - 1]) --single;
   if (single == most_single || single >= kSingleRows) {
     span.rows = span.copies = single;
-    at_ += single;
+    Skip(single);
     return span;
   }
   span.single = false;
   int64_t copies = std::min(left, kBlockCopies);
-  const auto end = static_cast<uint32_t>(first + most_rows);
+  const int64_t end = first + most_rows;
   if (rows[copies - 1] >= end) copies = std::lower_bound(rows, rows + copies, end) - rows;
   // Rows in gaps are decoded unless there are too many.
   const int64_t most_gap = gaps ? kGapRows : 1;
@@ -150,10 +154,9 @@ CopiesWalk::Span CopiesWalk::Next(int64_t most, int64_t most_rows, bool gaps,
     while (n < copies && rows[n] - rows[n - 1] <= most_gap) ++n;
     copies = n;
   }
-  Subtract(rows, copies, first, positions);
   span.copies = copies;
   span.rows = rows[copies - 1] - first + 1;
-  at_ += copies;
+  Skip(copies);
   return span;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <numeric>
 #include <optional>
 #include <random>
@@ -94,11 +95,13 @@ struct RepeatedCase {
     return {bits.empty() ? nullptr : reinterpret_cast<const uint8_t*>(bits.data()),
             kStoredRows};
   }
+  // Returns the rows for a reader, which may be used until the next call.
   RepeatedRows Rows(bool nullable) const {
-    return {.copies = {copies.data(), static_cast<int64_t>(copies.size())},
-            .bits = Bits(),
-            .nullable = nullable};
+    group = std::make_shared<GroupCopies>(counts);
+    return {.copies = group->rows(), .bits = Bits(), .nullable = nullable};
   }
+
+  mutable std::shared_ptr<GroupCopies> group;
 };
 
 RepeatedCase RandomCase(uint64_t kind, bool selected, std::mt19937_64* random) {
@@ -377,9 +380,9 @@ TEST(RepeatedNestedReader, ReturnsEachRowAsOftenAsItHasCopies) {
       const std::vector<uint16_t> counts = RandomCounts(kLists, kind, &random);
       const std::vector<uint32_t> copies = RowOfCopy(counts);
       OpenedLeaf file(bytes, leaf);
+      GroupCopies group(counts);
       auto reader = MakeRepeatedNestedReader(
-          {copies.data(), static_cast<int64_t>(copies.size())}, &spec,
-          NestedReader::Make(file.Chunk(), &spec).ValueOrDie());
+          group.rows(), &spec, NestedReader::Make(file.Chunk(), &spec).ValueOrDie());
       const Status status = CutToPieces(
           static_cast<int64_t>(copies.size()), &random,
           [&](int64_t n) { return reader->Skip(n); },

@@ -12,8 +12,11 @@ namespace fastload {
 namespace {
 
 std::vector<uint32_t> RowsOf(GroupCopies* group) {
-  const RowCopies copies = group->rows();
-  return {copies.rows, copies.rows + copies.count};
+  std::vector<uint32_t> rows;
+  for (CopiesWalk walk(group->rows()); !walk.done(); walk.Skip(1)) {
+    rows.push_back(static_cast<uint32_t>(walk.row()));
+  }
+  return rows;
 }
 
 TEST(CopiesByGroup, AGroupLivesAsLongAsItIsUsed) {
@@ -42,8 +45,50 @@ TEST(CopiesByGroup, ThreadsSeeTheSameRows) {
   }
   for (std::thread& thread : threads) thread.join();
   std::vector<uint32_t> expected;
-  AppendRowsOfCopies(counts, &expected);
+  for (size_t i = 0; i < counts.size(); ++i) {
+    expected.insert(expected.end(), counts[i], static_cast<uint32_t>(i));
+  }
   for (const auto& rows : found) EXPECT_EQ(rows, expected);
+}
+
+// Row groups of several stretches: rows around the edges of stretches have none, one or
+// many copies, and whole stretches have no copies.
+TEST(CopiesWalk, RowsOfAllStretchesComeBack) {
+  constexpr auto kStretch = static_cast<size_t>(RowCopies::kStretchRows);
+  std::vector<uint16_t> counts(5 * kStretch + 3, 0);
+  for (size_t row = kStretch - 700; row < kStretch + 9; ++row) counts[row] = 1;
+  counts[kStretch - 1] = 30;
+  counts[kStretch] = 30;
+  for (size_t row = 4 * kStretch - 1; row < counts.size(); row += 2) counts[row] = 3;
+  std::vector<uint32_t> expected;
+  for (size_t row = 0; row < counts.size(); ++row) {
+    expected.insert(expected.end(), counts[row], static_cast<uint32_t>(row));
+  }
+  GroupCopies group(counts);
+  EXPECT_EQ(RowsOf(&group), expected);
+  for (const size_t row :
+       {size_t{5}, kStretch - 701, kStretch - 1, kStretch, kStretch + 9, 2 * kStretch,
+        4 * kStretch - 1, counts.size() - 1}) {
+    EXPECT_EQ(group.rows().Has(static_cast<int64_t>(row)), counts[row] > 0) << row;
+  }
+  for (const int64_t most : {1, 7, 1000, 1 << 20}) {
+    CopiesWalk walk(group.rows());
+    std::vector<uint32_t> rows;
+    for (bool back = true; !walk.done(); back = !back) {
+      CopiesWalk::Span span = walk.Next(most, CopiesWalk::kBlockRows, /*gaps=*/true);
+      ASSERT_GT(span.copies, 0);
+      // The reader of codes returns copies that have no codes.
+      if (back && span.copies > 1) {
+        walk.Return(1);
+        --span.copies;
+      }
+      for (int64_t i = 0; i < span.copies; ++i) {
+        const int64_t at = span.single ? i : span.positions[i] - span.positions[0];
+        rows.push_back(static_cast<uint32_t>(span.row + at));
+      }
+    }
+    EXPECT_EQ(rows, expected) << most;
+  }
 }
 
 // Runs of single rows of every length, before rows with none or two copies.
@@ -56,13 +101,12 @@ TEST(CopiesWalk, RunsOfSingleRowsEndWhereTheyEnd) {
       GroupCopies group(counts);
       const std::vector<uint32_t> expected = RowsOf(&group);
       CopiesWalk walk(group.rows());
-      std::vector<uint16_t> positions(CopiesWalk::kBlockCopies);
       std::vector<uint32_t> rows;
       while (!walk.done()) {
         const CopiesWalk::Span span =
-            walk.Next(1000, CopiesWalk::kBlockRows, /*gaps=*/true, positions.data());
+            walk.Next(1000, CopiesWalk::kBlockRows, /*gaps=*/true);
         for (int64_t i = 0; i < span.copies; ++i) {
-          const int64_t at = span.single ? i : positions[static_cast<size_t>(i)];
+          const int64_t at = span.single ? i : span.positions[i] - span.positions[0];
           rows.push_back(static_cast<uint32_t>(span.row + at));
         }
       }
