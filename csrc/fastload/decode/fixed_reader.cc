@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "fastload/base/copy_marked.h"
 #include "fastload/base/strided.h"
 #include "fastload/decode/chunk_reader.h"
 #include "fastload/decode/lists/list_reader.h"
@@ -29,6 +30,20 @@ class FlatFixedReader : public FixedReader {
 
   Status Read(int64_t rows, uint8_t* out, int64_t stride, uint8_t* valid) override {
     return CatchParquet([&] { return ReadRows(rows, {out, stride}, valid); });
+  }
+
+  Result<int64_t> ReadMarked(int64_t rows, const uint64_t* marks, int64_t marked,
+                             uint8_t* out, int64_t stride) override {
+    int64_t read = 0;
+    ARROW_RETURN_NOT_OK(CatchParquet([&]() -> Status {
+      ARROW_ASSIGN_OR_RAISE(const int64_t here, cursor_.RowsWithoutNull(rows));
+      if (here == 0 || !values_.DecodesMarked(here)) return Status::OK();
+      ARROW_RETURN_NOT_OK(cursor_.Next(here));
+      read = here;
+      if (read < rows) marked = CountMarks(marks, read);
+      return values_.DecodeMarked(read, marks, marked, out, stride);
+    }));
+    return read;
   }
 
   Result<std::span<const uint8_t>> Dictionary() override {

@@ -150,10 +150,15 @@ class Selected {
     if (valid != nullptr) CopyMarked(from, 1, marks, span.selected, valid, 1);
   }
 
-  // Goes back to the stored row at which the base stopped inside a span.
-  void Return(int64_t row) {
-    rows_.Return(row);
-    base_row_ = row;
+  // Returns the first `rows` rows of a span, of which the base has read no more. `marks`
+  // is null if the span has no gaps.
+  Span Front(Span span, int64_t rows, const uint64_t* marks) {
+    if (rows == span.rows) return span;
+    base_row_ = span.start + rows;
+    rows_.Return(base_row_);
+    span.rows = rows;
+    span.selected = marks == nullptr ? rows : CountMarks(marks, rows);
+    return span;
   }
 
   Block& block() { return block_; }
@@ -213,23 +218,15 @@ class SelectedFixedReader : public FixedReader {
 
   Status Read(int64_t rows, uint8_t* out, int64_t stride, uint8_t* valid) override {
     while (rows > 0) {
-      ARROW_ASSIGN_OR_RAISE(const Span span, selected_.Next(rows));
-      uint8_t* const span_valid = selected_.ValidOf(span, valid);
+      ARROW_ASSIGN_OR_RAISE(Span span, selected_.Next(rows));
       if (span.whole()) {
+        uint8_t* const span_valid = selected_.ValidOf(span, valid);
         ARROW_RETURN_NOT_OK(selected_.Call([&](FixedReader& base) {
           return base.Read(span.rows, out, stride, span_valid);
         }));
         ARROW_RETURN_NOT_OK(selected_.CheckNulls(span, span_valid, nullptr));
       } else {
-        selected_.block().values.resize(SelectedRows::kBlockRows);
-        uint8_t* const block = selected_.block().bytes();
-        ARROW_RETURN_NOT_OK(selected_.Call([&](FixedReader& base) {
-          return base.Read(span.rows, block, width_, span_valid);
-        }));
-        const uint64_t* const marks = selected_.Marks(span);
-        ARROW_RETURN_NOT_OK(selected_.CheckNulls(span, span_valid, marks));
-        CopyMarked(block, width_, marks, span.selected, out, stride);
-        selected_.CopyValid(span, span_valid, marks, valid);
+        ARROW_ASSIGN_OR_RAISE(span, ReadMarkedSpan(span, out, stride, valid));
       }
       out += span.selected * stride;
       if (valid != nullptr) valid += span.selected;
@@ -260,6 +257,29 @@ class SelectedFixedReader : public FixedReader {
   int64_t page() const override { return selected_.page(); }
 
  private:
+  // Reads the selected rows of a span with gaps. Returns the part that was read.
+  Result<Span> ReadMarkedSpan(Span span, uint8_t* out, int64_t stride, uint8_t* valid) {
+    const uint64_t* const marks = selected_.Marks(span);
+    ARROW_ASSIGN_OR_RAISE(const int64_t read, selected_.Call([&](FixedReader& base) {
+      return base.ReadMarked(span.rows, marks, span.selected, out, stride);
+    }));
+    if (read > 0) {
+      span = selected_.Front(span, read, marks);
+      if (valid != nullptr) std::memset(valid, 1, static_cast<size_t>(span.selected));
+      return span;
+    }
+    uint8_t* const span_valid = selected_.ValidOf(span, valid);
+    selected_.block().values.resize(SelectedRows::kBlockRows);
+    uint8_t* const block = selected_.block().bytes();
+    ARROW_RETURN_NOT_OK(selected_.Call([&](FixedReader& base) {
+      return base.Read(span.rows, block, width_, span_valid);
+    }));
+    ARROW_RETURN_NOT_OK(selected_.CheckNulls(span, span_valid, marks));
+    CopyMarked(block, width_, marks, span.selected, out, stride);
+    selected_.CopyValid(span, span_valid, marks, valid);
+    return span;
+  }
+
   // Reads the codes of the span. Returns the part that was read; the rest has no codes.
   Result<Span> ReadCodeSpan(Span span, const Codes& codes, uint8_t* out, uint8_t* valid) {
     uint8_t* const span_valid = selected_.ValidOf(span, valid);
@@ -270,11 +290,7 @@ class SelectedFixedReader : public FixedReader {
       return base.ReadCodes(span.rows, codes, to, span_valid);
     }));
     const uint64_t* const marks = whole ? nullptr : selected_.Marks(span);
-    if (read < span.rows) {
-      selected_.Return(span.start + read);
-      span.rows = read;
-      span.selected = whole ? read : CountMarks(marks, read);
-    }
+    span = selected_.Front(span, read, marks);
     ARROW_RETURN_NOT_OK(selected_.CheckNulls(span, span_valid, marks));
     if (!whole) {
       CopyMarked(to, codes.bytes, marks, span.selected, out, codes.bytes);

@@ -1,6 +1,7 @@
 #include "fastload/plan/row_selection.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 
@@ -91,6 +92,22 @@ uint64_t SelectedRows::WordAt(int64_t at) const {
   return shift == 0 ? low : low | Word(at / 64 + 1) << (64 - shift);
 }
 
+FASTLOAD_CLONES
+void SelectedRows::WordsAt(int64_t at, int64_t count, uint64_t* out) const {
+  const int64_t shift = at % 64;
+  const uint8_t* const from = bits_.bits + at / 64 * 8;
+  // The word behind the last bits can't be read.
+  const int64_t inside = std::clamp<int64_t>(words() - at / 64 - 1, 0, count);
+  for (int64_t i = 0; i < inside; ++i) {
+    uint64_t low = 0;
+    uint64_t high = 0;
+    std::memcpy(&low, from + 8 * i, sizeof(low));
+    std::memcpy(&high, from + 8 * i + 8, sizeof(high));
+    out[i] = low >> shift | high << 1 << (63 - shift);
+  }
+  for (int64_t i = inside; i < count; ++i) out[i] = WordAt(at + 64 * i);
+}
+
 int64_t SelectedRows::NextNumber() {
   // Return() may have gone back.
   while (number_ > 0 && bits_.numbers[number_ - 1] >= row_) --number_;
@@ -167,8 +184,10 @@ SelectedRows::Span SelectedRows::Block(int64_t most, bool* worth) const {
   Span span{.start = row_};
   int64_t runs = 0;
   uint64_t carry = 0;  // 1 if the previous row is in a run
+  std::array<uint64_t, kMarkWords> block;
+  WordsAt(row_, kMarkWords, block.data());
   for (int64_t at = 0; at < kBlockRows && span.selected < most; at += 64) {
-    uint64_t word = WordAt(row_ + at);
+    uint64_t word = block[static_cast<size_t>(at / 64)];
     if (word == 0) {
       carry = 0;
       continue;
@@ -245,7 +264,7 @@ void SelectedRows::Marks(const Span& span, uint64_t* marks) const {
     }
     return;
   }
-  for (int64_t i = 0; i < words; ++i) marks[i] = WordAt(span.start + i * 64);
+  WordsAt(span.start, words, marks);
   const int64_t last = span.rows % 64;
   if (last > 0) marks[words - 1] &= (uint64_t{1} << last) - 1;
 }

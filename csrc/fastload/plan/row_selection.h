@@ -90,6 +90,8 @@ class SelectedRows {
   Span NextOfNumbers(int64_t most, bool blocks);
   // Returns the 64 bits from bit `at` on; bits behind the last row are 0.
   uint64_t WordAt(int64_t at) const;
+  // Writes the words WordAt(at), WordAt(at + 64), ...
+  void WordsAt(int64_t at, int64_t count, uint64_t* out) const;
   int64_t RunLength(int64_t most) const;
   // Returns the span with gaps that begins at row_; sets `*worth` if decoding the whole
   // span costs less.

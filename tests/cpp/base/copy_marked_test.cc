@@ -55,6 +55,13 @@ TEST(CopyMarked, EqualsAPlainLoop) {
             CopyMarked(from.data(), width, marks.data(), marked, out.data(), stride);
             ASSERT_EQ(out, expected) << width << " " << stride << " " << share << " "
                                      << words << " " << marked;
+            if (stride != width) continue;
+            std::vector<uint8_t> own = from;
+            CopyMarked(own.data(), width, marks.data(), marked, own.data(), width);
+            own.resize(static_cast<size_t>(marked * width));
+            expected.resize(own.size());
+            ASSERT_EQ(own, expected)
+                << "in place: " << width << " " << share << " " << words << " " << marked;
           }
         }
       }

@@ -36,4 +36,11 @@ Result<DefinitionLevels::Span> DefinitionLevels::Next(int64_t max_rows) {
   return Span{rows, non_null, mixed ? valid_.data() : nullptr};
 }
 
+Result<bool> DefinitionLevels::NoneNull(int64_t rows) {
+  if (max_level_ == 0) return true;
+  ARROW_ASSIGN_OR_RAISE(const HybridDecoder::Run run, levels_.Peek());
+  return run.repeated && static_cast<int64_t>(run.value) == max_level_ &&
+         run.length >= rows;
+}
+
 }  // namespace fastload

@@ -38,6 +38,9 @@ class DefinitionLevels {
   // Returns at least one row and at most `max_rows` (more than 0).
   Result<Span> Next(int64_t max_rows);
 
+  // Returns true if one run says that none of the next `rows` rows (more than 0) is null.
+  Result<bool> NoneNull(int64_t rows);
+
  private:
   int16_t max_level_;
   LevelStream levels_;

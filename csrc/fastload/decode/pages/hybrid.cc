@@ -140,12 +140,13 @@ Status HybridDecoder::Skip(int64_t n) {
   return Status::OK();
 }
 
-Status HybridDecoder::Decode(int64_t n, uint32_t* out) {
+template <typename Code>
+Status HybridDecoder::Decode(int64_t n, Code* out) {
   while (n > 0) {
     if (run_left_ == 0) ARROW_RETURN_NOT_OK(NextRun());
     const int64_t count = std::min(n, run_left_);
     if (repeated_) {
-      std::fill_n(out, count, value_);
+      std::fill_n(out, count, static_cast<Code>(value_));
       Consume(count);
     } else {
       Unpack(count, out);
@@ -291,6 +292,8 @@ const uint8_t* HybridDecoder::Codes(int64_t n) {
   return reinterpret_cast<const uint8_t*>(block);
 }
 
+template Status HybridDecoder::Decode(int64_t n, uint16_t* out);
+template Status HybridDecoder::Decode(int64_t n, uint32_t* out);
 template const uint8_t* HybridDecoder::Codes<uint16_t>(int64_t n);
 template const uint8_t* HybridDecoder::Codes<uint32_t>(int64_t n);
 

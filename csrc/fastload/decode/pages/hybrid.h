@@ -58,7 +58,10 @@ class HybridDecoder {
   void GoTo(const Position& position);
 
   Status Skip(int64_t n);
-  Status Decode(int64_t n, uint32_t* out);
+  // Decodes n values, to uint16_t only if the bit width is at most 16.
+  template <typename Code>
+  Status Decode(int64_t n, Code* out);
+  int bit_width() const { return bit_width_; }
 
   // Decodes n values of bit width 1 to bytes, 0 or 1. In damaged data the other seven
   // bits of a run's value are ignored, as in Arrow.

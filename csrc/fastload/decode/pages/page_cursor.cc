@@ -117,6 +117,13 @@ Result<DefinitionLevels::Span> PageCursor::Next(int64_t max_rows) {
   return span;
 }
 
+Result<int64_t> PageCursor::RowsWithoutNull(int64_t rows) {
+  ARROW_RETURN_NOT_OK(Load());
+  rows = std::min(rows, rows_left_);
+  ARROW_ASSIGN_OR_RAISE(const bool none_null, levels_.NoneNull(rows));
+  return none_null ? rows : 0;
+}
+
 Status PageCursor::NullIn(const DefinitionLevels::Span& span) const {
   int64_t row = 0;
   while (span.valid != nullptr && span.valid[row] != 0) ++row;

@@ -31,6 +31,10 @@ class PageCursor {
   // values of the span's non-null rows from the PageValues before the next call.
   Result<DefinitionLevels::Span> Next(int64_t max_rows);
 
+  // Goes to the page of the next row, and returns how many of the next `rows` rows (more
+  // than 0) are in this page. Returns 0 if any of these may be null.
+  Result<int64_t> RowsWithoutNull(int64_t rows);
+
   // The next rows are not read for a while: keeps what is left of the page, and frees the
   // page's memory where that is possible.
   void Rest();

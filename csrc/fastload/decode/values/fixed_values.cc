@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "fastload/base/copy_marked.h"
+#include "fastload/base/gather.h"
 #include "fastload/decode/values/plain_bytes.h"
 
 namespace fastload {
@@ -191,6 +193,50 @@ Status FixedValues::Decode(int64_t n, uint8_t* out) {
       const auto value = ValueOf(status);
       return value.has_value() ? AtValue(status, done + *value) : status;
     }
+  }
+  return Status::OK();
+}
+
+bool FixedValues::DecodesMarked(int64_t n) const {
+  if (source_ != Source::kPlain) return coded();
+  // CopyMarked reads the rows of whole words of marks.
+  const int64_t rows = (n + kMarksPerWord - 1) / kMarksPerWord * kMarksPerWord;
+  return converter_.identity() && rows <= (end_ - pos_) / converter_.raw_width();
+}
+
+Status FixedValues::DecodeMarked(int64_t n, const uint64_t* marks, int64_t marked,
+                                 uint8_t* out, int64_t stride) {
+  const int64_t width = converter_.item_size();
+  if (source_ == Source::kPlain) {
+    CopyMarked(pos_, width, marks, marked, out, stride);
+    pos_ += n * width;
+    return Status::OK();
+  }
+  return hybrid_.bit_width() <= 16
+             ? LookUpMarked<uint16_t>(n, marks, marked, out, stride)
+             : LookUpMarked<uint32_t>(n, marks, marked, out, stride);
+}
+
+template <typename Code>
+Status FixedValues::LookUpMarked(int64_t n, const uint64_t* marks, int64_t marked,
+                                 uint8_t* out, int64_t stride) {
+  indices_.resize(kBlockValues);
+  auto* const codes = reinterpret_cast<Code*>(indices_.data());
+  auto* const bytes = reinterpret_cast<uint8_t*>(codes);
+  while (n > 0) {
+    const int64_t count = std::min(n, kBlockValues);
+    const int64_t found = count == n ? marked : CountMarks(marks, count);
+    ARROW_RETURN_NOT_OK(hybrid_.Decode(count, codes));
+    CopyMarked(bytes, sizeof(Code), marks, found, bytes, sizeof(Code));
+    const uint32_t largest = MaxOf(codes, found);
+    if (found > 0 && largest >= dictionary_size_) {
+      return BadIndex(largest, dictionary_size_);
+    }
+    Gather(dictionary_->data(), converter_.item_size(), codes, found, out, stride);
+    out += found * stride;
+    marks += kBlockValues / kMarksPerWord;
+    marked -= found;
+    n -= count;
   }
   return Status::OK();
 }

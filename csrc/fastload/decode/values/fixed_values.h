@@ -45,6 +45,13 @@ class FixedValues : public PageValues {
   // ErrorKind::kValue, with the number of the first such value (AtValue).
   Status Decode(int64_t n, uint8_t* out);
 
+  // Returns true if DecodeMarked can decode n values.
+  bool DecodesMarked(int64_t n) const;
+  // Decodes n values, and writes the elements of the `marked` marked values (CopyMarked)
+  // to out, out + stride, ...
+  Status DecodeMarked(int64_t n, const uint64_t* marks, int64_t marked, uint8_t* out,
+                      int64_t stride);
+
   // Returns true if the page's values are codes into dictionary().
   bool coded() const { return source_ == Source::kDictionary && !dictionary_is_raw_; }
   // Returns the dictionary's elements, which have no gaps.
@@ -97,6 +104,10 @@ class FixedValues : public PageValues {
   Status SetDictionaryIndices(const uint8_t* data, int64_t size, int64_t max_values);
   Status SetHybridBits(const uint8_t* data, int64_t size);
   Status LookUp(int64_t n, uint8_t* out);
+  // Does the same as DecodeMarked for a coded page whose codes fit Code.
+  template <typename Code>
+  Status LookUpMarked(int64_t n, const uint64_t* marks, int64_t marked, uint8_t* out,
+                      int64_t stride);
   Status KeepRawDictionary(const parquet::DictionaryPage& page);
   // Decodes n raw values, at most kBlockValues, of a source other than kPlain.
   Status DecodeRaw(int64_t n, uint8_t* raw);

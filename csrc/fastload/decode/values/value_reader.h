@@ -26,6 +26,16 @@ class FixedReader {
   // group (RowOf).
   virtual Status Read(int64_t rows, uint8_t* out, int64_t stride, uint8_t* valid) = 0;
 
+  // Decodes the next `rows` rows (more than 0), of which `marked` are marked
+  // (CopyMarked), and writes the marked rows to out, out + stride, ... Stops early at the
+  // end of a page, and returns the number of rows read. Returns 0 and reads nothing if a
+  // row may be null, or if Read and CopyMarked are not slower.
+  virtual Result<int64_t> ReadMarked(int64_t /*rows*/, const uint64_t* /*marks*/,
+                                     int64_t /*marked*/, uint8_t* /*out*/,
+                                     int64_t /*stride*/) {
+    return 0;
+  }
+
   // Returns the elements of the dictionary to which the next row's page has codes,
   // without gaps; they live as long as the reader. Empty if the page holds the values
   // themselves. Lists of a fixed size have no codes for rows.
