@@ -59,6 +59,7 @@ class PageValues {
 
   // Takes the memory of the page that SetPage sets next, whose index is `number`; null:
   // the memory is lost when the page after is read.
+  // NOLINTNEXTLINE(performance-unnecessary-value-param): overrides keep it
   virtual void KeepPage(std::shared_ptr<arrow::Buffer> /*page*/, int64_t /*number*/) {}
 
   // Sets the values of a data page: `size` bytes, borrowed until the next call, that hold

@@ -253,12 +253,13 @@ std::shared_ptr<KeptChunk> KeptPages::Begin(const Key& key, int64_t levels,
     std::lock_guard lock(mutex_);
     if (!chunks_.emplace(key, nullptr).second) return nullptr;
   }
+  std::shared_ptr<KeptChunk> chunk;
   try {
-    auto chunk = std::make_shared<KeptChunk>(memory_, bytes, levels);
-    if (chunk->Reserve()) return chunk;
+    chunk = std::make_shared<KeptChunk>(memory_, bytes, levels);
   } catch (const std::bad_alloc&) {
-    // A pass can do without kept pages.
+    chunk = nullptr;  // a pass can do without kept pages
   }
+  if (chunk != nullptr && chunk->Reserve()) return chunk;
   GiveUp(key, /*again=*/true);
   return nullptr;
 }

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fastload.tools.bench.files.survey import Survey
 
-# An epoch that decodes this much a core takes 25 ms where pages are kept in memory, and up to 100 ms
-# elsewhere; two copies of the sample have as much on two cores.
+# An epoch that decodes this much a core takes 25 ms where pages are kept in memory, and up to
+# 100 ms elsewhere; two copies of the sample have as much on two cores.
 _CORE_BYTES = 256 << 20
 # Contenders that read the whole table into memory need room for it.
 _MOST_BYTES = 2 << 30
