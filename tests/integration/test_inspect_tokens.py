@@ -220,3 +220,13 @@ def test_states_that_no_version_saved(capsys, tmp_path, directory, pack):
     (tmp_path / "state").write_text(json.dumps(state))
     assert main([str(directory), "--state", str(tmp_path / "state"), "--step", "3"]) == 2
     assert "Expected" in capsys.readouterr().err
+
+
+def test_a_name_that_the_state_cut_short(capsys, tmp_path):
+    path, file, name = tmp_path / "a.parquet", tmp_path / "state", "x" * 220
+    pq.write_table(pa.table({name: [[1, 2], [3]]}), path)
+    options = {"columns": {"t": name}, "pack": Pack("t", 2), "batch_size": 1}
+    with FastParquetDataset(path, **options) as dataset:
+        file.write_text(json.dumps(dataset.state_dict()))
+    assert main([str(path), "--state", str(file), "--step", "0"]) == 2
+    assert "a short name" in capsys.readouterr().err

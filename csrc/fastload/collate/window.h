@@ -102,7 +102,7 @@ struct WindowRead {
 enum class WindowStep : uint8_t {
   kStage,  // decodes the rows
   kCount,  // finds the sizes of each part's values, once the order is known
-  kFill,   // writes the rows to all parts, which have their memory
+  kFill,   // writes the rows to the parts, which have their memory
 };
 
 struct WindowUnit {
@@ -121,7 +121,7 @@ struct WindowUnit {
   std::vector<ChunkPages> pages;
   // Staged units: for each part, the sizes of a ragged output that Layout::Place takes.
   std::vector<int64_t> sizes;
-  std::once_flag staging;
+  std::once_flag staging;              // of bytes, lists or numbers
   std::unique_ptr<StagedBytes> bytes;  // kBytes, from staging to filling
   std::unique_ptr<StagedLists> lists;  // kNested, likewise
   std::shared_ptr<Block> numbers;      // of the window's rows, in units without columns

@@ -86,6 +86,9 @@ bool RowCopies::Has(int64_t row) const {
 }
 
 void GroupCopies::Expand() {
+  // A call that found no memory may be made again.
+  copies_ = 0;
+  ends_.clear();
   for (const uint16_t count : counts_) copies_ += count;
   // Most rows are written as kAtOnce copies, of which the next rows overwrite the
   // surplus.

@@ -51,7 +51,7 @@ class Delivery {
     // Has Merge() or Compute() called for a batch, as work of the window.
     virtual void SubmitMerge(int64_t window, int64_t batch) = 0;
     virtual void SubmitCompute(int64_t window, int64_t batch) = 0;
-    // All batches that lie in the window alone are handed out.
+    // The window is filled, and all batches that lie in the window alone are handed out.
     virtual void Delivered(const std::shared_ptr<Window>& window) = 0;
   };
 

@@ -44,7 +44,8 @@ namespace fastload {
 //   filled     every unit has written its columns; a batch of      Scan::Run, Scan::FilledLocked
 //              staged units goes on as soon as it is complete        Scan::AddPartsLocked
 //   computed   kernels have been called on each of its batches     Delivery::Compute, Merge
-//   delivered  every batch that lies in it alone is handed out     Delivery::Next, Scan::Delivered
+//   delivered  every batch that lies in it alone is handed out     Delivery::Next, Scan::FilledLocked,
+//                                                                  Scan::Delivered
 // clang-format on
 class Scan : public std::enable_shared_from_this<Scan>,
              private WindowSchedule::Work,

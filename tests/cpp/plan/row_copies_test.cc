@@ -4,9 +4,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <span>
 #include <thread>
 #include <vector>
+
+#include "faults/failing_new.h"
 
 namespace fastload {
 namespace {
@@ -32,6 +35,24 @@ TEST(CopiesByGroup, AGroupLivesAsLongAsItIsUsed) {
   first.reset();
   EXPECT_TRUE(seen.expired());
   EXPECT_EQ(RowsOf(copies.Of(all.first(3)).get()), (std::vector<uint32_t>{0, 2, 2}));
+}
+
+TEST(CopiesByGroup, RowsAreTheSameAfterACallWithoutMemory) {
+  const std::vector<uint16_t> counts = {1, 0, 2};
+  int64_t failed = 0;
+  for (int64_t call = 0; failed == call; ++call) {
+    CopiesByGroup copies;
+    const std::shared_ptr<GroupCopies> group = copies.Of(counts);
+    try {
+      const testing::FailingNew failing(call, testing::FailingNew::kOne);
+      group->rows();
+    } catch (const std::bad_alloc&) {
+      ++failed;
+    }
+    EXPECT_EQ(group->rows().count, 3);
+    EXPECT_EQ(RowsOf(group.get()), (std::vector<uint32_t>{0, 2, 2}));
+  }
+  EXPECT_GT(failed, 0);
 }
 
 TEST(CopiesByGroup, ThreadsSeeTheSameRows) {

@@ -67,8 +67,8 @@ class ElementRuns {
   // Appends elements that stay in borrowed memory, which outlives the sequence.
   void Borrow(const uint8_t* data, int64_t bytes);
 
-  // The first error of a copy that found a code beyond its dictionary; OK if there was
-  // none.
+  // The error of a code beyond its dictionary, in the first run of those that copies have
+  // found damaged so far; OK if there is none.
   struct Damage {
     Status status;
     int64_t at = 0;    // position of the run

@@ -30,8 +30,8 @@ class KeptMemory : public std::enable_shared_from_this<KeptMemory> {
 
   // Returns `bytes` (more than 0) writable bytes aligned to kAlignment, out of reserved
   // bytes: of those it takes SizeOf(bytes). Returns null, and takes none, if no slab has
-  // so many free bytes at one place, or the system has no memory. The buffer keeps this
-  // object alive, and gives its bytes back when it dies.
+  // so many free bytes at one place and there is no room or memory for another slab. The
+  // buffer keeps this object alive, and gives its bytes back when it dies.
   std::shared_ptr<arrow::MutableBuffer> Allocate(int64_t bytes);
   static int64_t SizeOf(int64_t bytes) { return RoundUp(bytes, kAlignment); }
 

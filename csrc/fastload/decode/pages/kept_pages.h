@@ -30,8 +30,8 @@ class KeptChunk {
   // is no room.
   bool Reserve();
 
-  // Appends a copy of a page. Returns false if the page does not fit, or is of an unknown
-  // type.
+  // Appends a copy of a page. Returns false if the page does not fit or is of an unknown
+  // type, or if there is no memory.
   bool Add(const parquet::Page& page);
 
   // Returns true if the pages have all values of the chunk.

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fastload.source.stores.io import IO
 
 __all__ = [
+    "MOST_NAME",
     "lengths_of",
     "long_documents",
     "options_by_tokens",
@@ -40,8 +41,8 @@ __all__ = [
     "token_units",
 ]
 
-# The most characters of a column's name in a state.
-_MOST_NAME = 200
+# The most characters of a column's name in a state, but for what says that it is cut.
+MOST_NAME = 200
 
 
 def text_of(spec: Pack | TokenBudget) -> str:
@@ -83,8 +84,8 @@ def options_by_tokens(
         ColumnNotFoundError, SchemaError: as for `lists_of`.
     """
     name = _counted(spec, projection).name
-    if len(name) > _MOST_NAME:
-        name = f"{name[:_MOST_NAME]}... #{digest(name)}"
+    if len(name) > MOST_NAME:
+        name = f"{name[:MOST_NAME]}... #{digest(name)}"
     # One stream of documents in order is the same in windows of any size.
     in_windows = isinstance(spec, TokenBudget) or spec.fit == "best"
     return replace(options, tokens_of=name, forms_in_windows=in_windows)

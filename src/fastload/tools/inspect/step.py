@@ -18,7 +18,7 @@ from fastload.plan.steps import step_of_leg
 from fastload.plan.units.canonical import row_units
 from fastload.rows.epoch_rows import EpochRows
 from fastload.rows.predicate import Predicate, parse_filters, parse_split
-from fastload.rows.values.tokens import lengths_of, spec_of, token_units
+from fastload.rows.values.tokens import MOST_NAME, lengths_of, spec_of, token_units
 from fastload.schema.columns import Hash
 from fastload.schema.packs import Pack, TokenBudget
 from fastload.schema.projection import plan_columns
@@ -168,6 +168,11 @@ def _lengths(
         source: the files.
         kept: the rows that stay.
     """
+    if column is not None and len(column) > MOST_NAME:
+        raise ValueError(
+            "Expected a column of tokens with a short name, got one that the state cut short: "
+            f"{column}: call rows_of() of the dataset"
+        )
     output = spec.output if isinstance(spec, Pack) else spec.column
     name = output if column is None else column
 
