@@ -42,12 +42,16 @@ std::vector<TaskGroup> GroupTasks(const Pass& pass, std::vector<ReadyTask> ready
   const auto threads = static_cast<size_t>(pass.cpu->threads());
   const size_t most =
       std::clamp<size_t>(ready.size() / (kGroupsPerThread * threads), 1, kMostTasks);
-  // All units fill the first parts of a window before one of them fills the next parts.
-  std::ranges::stable_sort(ready, {}, [&pass](const ReadyTask& r) {
+  const auto fills_parts = [&pass](const ReadyTask& r) {
     const Unit& unit = pass.dataset->units[static_cast<size_t>(r.task.unit)];
-    const bool fills = WindowTask::FillsParts(*r.window, unit, r.task.step);
-    return std::pair(r.window->index, fills ? r.task.number + 1 : 0);
-  });
+    return WindowTask::FillsParts(*r.window, unit, r.task.step);
+  };
+  if (std::ranges::any_of(ready, fills_parts)) {
+    // All units fill the first parts of a window before one of them fills the next parts.
+    std::ranges::stable_sort(ready, {}, [&](const ReadyTask& r) {
+      return std::pair(r.window->index, fills_parts(r) ? r.task.number + 1 : 0);
+    });
+  }
   std::vector<TaskGroup> groups;
   groups.reserve(ready.size() / most + 1);
   int64_t bytes = 0;
