@@ -88,6 +88,10 @@ def measure(sources: Mapping[str, tuple[Any, int]], repeats: int) -> None:
         found = sum(batch.rows for batch in dataset(source))
         if found != rows:
             raise SystemExit(f"Expected {rows} rows, got {found} - at {name}")
+    starts = {
+        name: [min(start_s(source, kept=kept) for _ in range(repeats)) for kept in (False, True)]
+        for name, (source, _rows) in sources.items()
+    }
     for shuffle in (False, True):
         best: dict[str, float] = {}
         for _ in range(repeats):
@@ -96,9 +100,8 @@ def measure(sources: Mapping[str, tuple[Any, int]], repeats: int) -> None:
                     pass_s(made)  # pages are kept after the first passes
                     best[name] = min(pass_s(made), best.get(name, math.inf))
         plain = 0.0
-        for name, (source, rows) in sources.items():
-            cold = min(start_s(source, kept=False) for _ in range(repeats))
-            warm = min(start_s(source, kept=True) for _ in range(repeats))
+        for name, (_source, rows) in sources.items():
+            cold, warm = starts[name]
             rate = rows / best[name]
             plain = plain or rate
             print(
