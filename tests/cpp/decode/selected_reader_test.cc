@@ -115,10 +115,12 @@ TEST(SelectedReader, DecodesMarkedRowsWithoutNulls) {
       const auto marks = SelectMarks(9, &random);
       OpenedColumn file(column.bytes);
       auto reader = MakeFixedReader(file.Chunk(), &spec).ValueOrDie();
-      int64_t row = 0;
+      // So that pages end between the rows of a word.
+      int64_t row = 37;
+      ASSERT_TRUE(reader->Skip(row).ok());
       while (row + 64 <= kSelectRows) {
         const int64_t marked = CountMarks(&marks[row / 64], 64);
-        std::vector<int64_t> out(64);
+        std::vector<int64_t> out(64, -1);
         auto* const bytes = reinterpret_cast<uint8_t*>(out.data());
         const int64_t read =
             reader->ReadMarked(64, &marks[row / 64], marked, bytes, 8).ValueOrDie();
@@ -134,6 +136,8 @@ TEST(SelectedReader, DecodesMarkedRowsWithoutNulls) {
           if ((marks[row / 64] >> i & 1) == 0) continue;
           ASSERT_EQ(out[slot++], column.values[row + i]) << "row " << row + i;
         }
+        // No row behind the end of a page is written.
+        for (; slot < 64; ++slot) ASSERT_EQ(out[slot], -1) << "row " << row;
         row += 64;
       }
     }
