@@ -20,6 +20,9 @@ QUICK := tests/unit tests/conformance tests/properties
 PYTEST = $(RUN) -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
 CXX_FILES := $(sort $(shell find csrc tests/cpp tests/fuzz benchmarks -name '*.cc' -o -name '*.h'))
 
+# pip compiles no module, for most are never imported: each is compiled at its first import, and kept.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help venv build test test-all test-unit test-properties test-semantics test-life test-circumstances faults faults-store faults-disk faults-memory faults-alloc faults-kills soak fuzz test-cpp test-pyarrow wheel test-wheel test-pyarrows test-lowest lint lint-docs typecheck lint-python lint-cpp format docs bench bench-core bench-compare instructions peers sanitize asan asan-cpp tsan portable clean
