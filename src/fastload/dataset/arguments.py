@@ -150,7 +150,8 @@ def _check_beside_slices(arguments: Mapping[str, object]) -> None:
         raise ValueError("Expected global_batch_size beside canonical_ranks, got None")
     if arguments["global_batch_size"] is not None and arguments["batch_size"] != _BATCH_SIZE:
         raise ValueError(
-            f"Expected global_batch_size or batch_size, got both: {arguments['batch_size']!r}"
+            "Expected global_batch_size or batch_size, got both: leave out "
+            f"batch_size={arguments['batch_size']!r}"
         )
     if arguments["uneven"] == "keep":
         raise ValueError(

@@ -192,7 +192,7 @@ def test_parts_of_a_random_split_in_worker_processes(path, context):
 @pytest.fixture
 def grain():
     if importlib.util.find_spec("grain") is None:
-        pytest.skip("Grain is not installed: pip install '.[bench]'")
+        pytest.skip("Grain is not installed: pip install '.[test]'")
     import grain
 
     return grain
