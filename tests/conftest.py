@@ -1,11 +1,15 @@
 """Settings that every test shares."""
 
+import multiprocessing
 import os
 from pathlib import Path
 
 import pytest
 
 from support.data_files import DIRECTORY, VARIABLE
+
+# Or each worker of a fork server imports torch, for more than a second.
+multiprocessing.set_forkserver_preload(["__main__", "torch", "fastload"])
 
 
 @pytest.fixture(scope="session")

@@ -115,7 +115,7 @@ def drawn(seed):
         "damage": tuple(n for n in range(groups) if r.random() < 0.3) if damage else (),
         "legs": [*legs, (r.choice([1, 1, 2, 3, 7]), workers(), None)],
         "persistent": r.random() < 0.5,
-        "start": r.choice(["fork"] * 30 + ["spawn"]),
+        "start": r.choice(["fork"] * 30 + ["forkserver"]),
         "stateful": r.choice([None] * 9 + [0, 1, 2]),
         "mixed": r.random() < 0.1,
         "threads": r.choice([0, 0, 1, 2]),

@@ -8,6 +8,7 @@ is made smaller, feature by feature, and its command is printed.
 
 import argparse
 import faulthandler
+import multiprocessing
 import sys
 import tempfile
 import time
@@ -273,6 +274,7 @@ def main():
     parser.add_argument("--without", default="", help="features to leave out, with commas")
     arguments = parser.parse_args()
     faulthandler.enable()
+    multiprocessing.set_forkserver_preload(["__main__", "torch", "fastload"])
     names = [name for name in arguments.without.split(",") if name]
     failed, began = 0, time.monotonic()
     for seed in range(arguments.seed, arguments.seed + arguments.programs):
