@@ -17,7 +17,8 @@ OTHER := build/pyarrow-$(PYARROW)
 TESTS ?= tests/unit tests/conformance
 # Folders whose tests start few processes and servers; tests/README.md says what the others hold.
 QUICK := tests/unit tests/conformance tests/properties
-PYTEST = $(RUN) -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
+# A process more than cores, up to 4: tests of workers and stores wait much.
+PYTEST = $(RUN) -m pytest --numprocesses $(shell $(RUN) -c "import os; print(min(4, 1 + os.cpu_count()))") --dist worksteal
 CXX_FILES := $(sort $(shell find csrc tests/cpp tests/fuzz benchmarks -name '*.cc' -o -name '*.h'))
 
 # pip compiles no module, for most are never imported: each is compiled at its first import, and kept.

@@ -83,7 +83,7 @@ def check(files, rows, expected):
     assert all(array.dtype == np.int64 for array in rows.values())
 
 
-@slow
+@settings(slow, max_examples=EXAMPLES // 2)  # each asks for the rows of every step
 @given(runs())
 def test_steps_of_a_run(run):
     with tempfile.TemporaryDirectory() as directory:
