@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -63,6 +62,14 @@ void AddCopies(const Array<uint16_t>& counts, const Array<int64_t>& first,
   }
 }
 
+// Returns the rows of an array of four columns as segments.
+std::span<const Segment> SegmentsOf(const Array<uint32_t>& rows, const char* name) {
+  static_assert(sizeof(Segment) == 4 * sizeof(uint32_t));
+  ExpectColumns(rows, 4, name);
+  return {reinterpret_cast<const Segment*>(rows.data()),
+          static_cast<size_t>(rows.shape(0))};
+}
+
 std::unique_ptr<ReadPlan> MakeReadPlan(
     int64_t batch_rows, int64_t rows, int64_t padding, bool shuffled,
     const Array<int64_t>& pieces, const Array<int64_t>& takes,
@@ -112,13 +119,8 @@ std::unique_ptr<ReadPlan> MakeReadPlan(
   plan->lane_padding = std::move(lane_padding);
   plan->orders.assign(orders.data(), orders.data() + orders.size());
   if (segments.size() > 0) {
-    ExpectColumns(segments, 4, "segments");
-    const auto segment = segments.unchecked<2>();
-    plan->segments.reserve(static_cast<size_t>(segment.shape(0)));
-    for (py::ssize_t i = 0; i < segment.shape(0); ++i) {
-      plan->segments.push_back(
-          {segment(i, 0), segment(i, 1), segment(i, 2), segment(i, 3)});
-    }
+    const std::span<const Segment> in = SegmentsOf(segments, "segments");
+    plan->segments.assign(in.begin(), in.end());
   }
   return plan;
 }
@@ -182,22 +184,23 @@ py::array_t<int32_t> BestFitArray(const Array<uint32_t>& lengths, uint32_t capac
 
 py::tuple PackBestArrays(const Array<uint32_t>& documents, uint32_t length,
                          std::optional<uint64_t> key) {
-  static_assert(sizeof(Segment) == 4 * sizeof(uint32_t));
-  ExpectColumns(documents, 4, "documents");
+  const std::span<const Segment> in = SegmentsOf(documents, "documents");
   if (length == 0) throw py::value_error("Expected a length of at least 1, got 0");
-  const auto count = static_cast<size_t>(documents.shape(0));
-  const std::span in(reinterpret_cast<const Segment*>(documents.data()), count);
-  PackedRows rows;
+  auto rows = std::make_unique<PackedRows>();
   {
     py::gil_scoped_release release;
-    rows = PackBest(in, length, key);
+    *rows = PackBest(in, length, key);
   }
-  const auto segments = static_cast<py::ssize_t>(rows.segments.size());
-  py::array_t<uint32_t> out({segments, py::ssize_t{4}});
-  std::memcpy(out.mutable_data(), rows.segments.data(),
-              rows.segments.size() * sizeof(Segment));
-  const auto edges = static_cast<py::ssize_t>(rows.edges.size());
-  return py::make_tuple(out, py::array_t<int64_t>(edges, rows.edges.data()));
+  const auto edges = static_cast<py::ssize_t>(rows->edges.size());
+  py::array_t<int64_t> row_edges(edges, rows->edges.data());
+  // The array of segments owns the packed rows.
+  const auto count = static_cast<py::ssize_t>(rows->segments.size());
+  const auto* const first = reinterpret_cast<const uint32_t*>(rows->segments.data());
+  const py::capsule owner(rows.get(),
+                          [](void* all) { delete static_cast<PackedRows*>(all); });
+  rows.release();  // the capsule owns the rows now
+  return py::make_tuple(py::array_t<uint32_t>({count, py::ssize_t{4}}, first, owner),
+                        std::move(row_edges));
 }
 
 }  // namespace

@@ -23,7 +23,9 @@ class NumberSet {
 
   void Insert(uint32_t number) {
     for (auto& words : levels_) {
-      words[number / 64] |= uint64_t{1} << (number % 64);
+      const uint64_t before = words[number / 64];
+      words[number / 64] = before | uint64_t{1} << (number % 64);
+      if (before != 0) return;
       number /= 64;
     }
   }
@@ -120,7 +122,12 @@ std::vector<Segment> CutLong(std::span<const Segment> documents, uint32_t length
 
 PackedRows PackBest(std::span<const Segment> documents, uint32_t length,
                     std::optional<uint64_t> key) {
-  const std::vector<Segment> items = CutLong(documents, length);
+  std::vector<Segment> cut;
+  std::span<const Segment> items = documents;
+  if (std::ranges::any_of(documents, [&](const Segment& d) { return d.size > length; })) {
+    cut = CutLong(documents, length);
+    items = cut;
+  }
   std::vector<uint32_t> sizes;
   sizes.reserve(items.size());
   for (const Segment& item : items) sizes.push_back(item.size);

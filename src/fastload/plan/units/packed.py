@@ -76,7 +76,7 @@ class PackedUnits(UnitsOfWindows):
             parts += self._parts(windows, edges, start, stop)
         used = np.array([window for window, _ in parts], np.int64)
         begins = np.flatnonzero(np.diff(used, prepend=-1))
-        segments = np.concatenate([np.zeros((0, 4), np.uint32), *(part for _, part in parts)])
+        segments = _joined([part for _, part in parts])
         before = edges_of(np.array([len(part) for _, part in parts], np.int64))
         first = np.append(before[begins], len(segments))
         touched = used[begins]
@@ -167,3 +167,8 @@ class PackedUnits(UnitsOfWindows):
         if self._packing.fit == "split":
             return -(-int(edges[-1]) // self._packing.length)
         return int(edges[-1])
+
+
+def _joined(parts: list[Segments]) -> Segments:
+    """Return the segments of all parts; a single part is not copied."""
+    return parts[0] if len(parts) == 1 else np.concatenate([np.zeros((0, 4), np.uint32), *parts])

@@ -104,7 +104,7 @@ def documents(rows: NDArray[np.uint32], lengths: NDArray[np.uint32], packing: Pa
     kept = packing.kept(lengths)
     segments = np.empty((len(rows), 4), np.uint32)
     segments[:, 0], segments[:, 1], segments[:, 2], segments[:, 3] = rows, 0, kept, lengths
-    return segments[kept > 0]
+    return segments if kept.all() else segments[kept > 0]
 
 
 def pack_best(documents: Segments, length: int, key: int | None) -> tuple[Segments, Int64s]:

@@ -95,8 +95,9 @@ class Windows:
     def rows_in_order(self, window: int) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
         """Return the rows of a window that the epoch delivers, in order, and their lengths."""
         start, stop = self.edges[window : window + 2].tolist()
-        order = np.arange(stop - start, dtype=np.uint32)
-        if self._name is not None:
+        if self._name is None:
+            order = np.arange(stop - start, dtype=np.uint32)
+        else:
             order = self._permute(stop - start, stream_key(*self._name, WINDOW_STREAM, window))
         order = order[max(0, self.first - start) : max(0, self.stop - start)]
         return order, self._lengths.at(self.sequence, start, stop)[order]
