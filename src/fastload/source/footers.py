@@ -32,6 +32,8 @@ _TAIL_BYTES = 64 << 10
 # Footers are small, scattered reads. A few reads in flight hide the latency of a disk; more reads
 # only cost threads.
 _THREADS = 8
+# Footers in the page cache are read sooner than threads start.
+_ALONE_S = 0.002
 # Footers are read, and then kept, in groups of this size: an interrupted start loses one group.
 _AT_ONCE = 8192
 # A parsed footer takes about nine times its bytes. Footers beyond this limit stay packed until
@@ -149,13 +151,19 @@ class _Reading:
                 self._results[index] = _read_footer(footer, version, found.digest)
 
     def _read_local(self, indices: Sequence[int]) -> None:
-        if len(indices) < 2:
-            for index in indices:
-                self._take(index, *_read_local(self._found[index]))
-            return
-        threads = ThreadPoolExecutor(min(_THREADS, len(indices)), "fastload-footer")
+        def read(index: int) -> None:
+            self._take(index, *_read_local(self._found[index]))
+
+        left, stop = iter(indices), time.monotonic() + _ALONE_S
+        while time.monotonic() < stop:
+            index = next(left, None)
+            if index is None:
+                return
+            read(index)
+        rest = list(left)
+        threads = ThreadPoolExecutor(min(_THREADS, max(1, len(rest))), "fastload-footer")
         try:
-            list(threads.map(lambda i: self._take(i, *_read_local(self._found[i])), indices))
+            list(threads.map(read, rest))
         finally:
             threads.shutdown(cancel_futures=True)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
+import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from fastload.errors import (
     StorageError,
     UnsupportedTypeError,
 )
+from fastload.source import footers
 from fastload.source.files import PathLike
 from fastload.source.local_paths import find_files
 from fastload.source.source import Source
@@ -352,3 +355,20 @@ def test_datasets_of_encrypted_files_are_refused(
         match=rf"{message}; fastload reads no encrypted Parquet.* - at .*{name}",
     ):
         FastParquetDataset(path, columns=["double_field"], filters=filters)
+
+
+def test_footers_are_read_at_once_where_the_first_takes_long(tmp_path, monkeypatch):
+    for number in range(4):
+        write(tmp_path / f"{number}.parquet", rows=number + 1)
+    together = threading.Barrier(3, timeout=30)
+    read_local = footers._read_local
+
+    def slow(file):
+        if file.path.endswith("0.parquet"):
+            time.sleep(2 * footers._ALONE_S)
+        else:
+            together.wait()
+        return read_local(file)
+
+    monkeypatch.setattr(footers, "_read_local", slow)
+    assert [file.footer.num_rows for file in Source.open(tmp_path).files] == [1, 2, 3, 4]
