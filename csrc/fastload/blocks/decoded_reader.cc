@@ -6,48 +6,13 @@
 #include <utility>
 #include <vector>
 
-#include "fastload/base/stream_copy.h"
+#include "fastload/base/copy_items.h"
 
 namespace fastload {
 namespace {
 
-// From this size on, copying past the caches pays off. Smaller targets may be a shuffle's
-// scratch memory, which is read soon.
-constexpr int64_t kStreamBytes = 16 << 10;
-
 void SetValid(uint8_t* valid, int64_t rows) {
   if (valid != nullptr) std::memset(valid, 1, static_cast<size_t>(rows));
-}
-
-template <typename T>
-void CopyStrided(const uint8_t* from, int64_t rows, uint8_t* out, int64_t stride) {
-  for (int64_t i = 0; i < rows; ++i) {
-    std::memcpy(out + i * stride, from + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
-  }
-}
-
-void CopyRows(const uint8_t* from, int64_t item, int64_t rows, uint8_t* out,
-              int64_t stride) {
-  if (stride == item) {
-    const int64_t bytes = rows * item;
-    if (bytes > kStreamBytes) return StreamCopy(out, from, bytes);
-    std::memcpy(out, from, static_cast<size_t>(bytes));
-    return;
-  }
-  switch (item) {
-    case 1:
-      return CopyStrided<uint8_t>(from, rows, out, stride);
-    case 2:
-      return CopyStrided<uint16_t>(from, rows, out, stride);
-    case 4:
-      return CopyStrided<uint32_t>(from, rows, out, stride);
-    case 8:
-      return CopyStrided<uint64_t>(from, rows, out, stride);
-    default:
-      for (int64_t i = 0; i < rows; ++i) {
-        std::memcpy(out + i * stride, from + i * item, static_cast<size_t>(item));
-      }
-  }
 }
 
 // A column's rows, front to back.
@@ -103,7 +68,7 @@ class DecodedFixedReader final : public FixedReader {
     SetValid(valid, rows);
     return rows_.ForEach(rows,
                          [&](const DecodedBlock::Run& run, int64_t first, int64_t n) {
-                           CopyRows(run.values + first * item_, item_, n, out, stride);
+                           CopyItems(run.values + first * item_, item_, n, out, stride);
                            out += n * stride;
                            return Status::OK();
                          });

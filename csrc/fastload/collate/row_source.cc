@@ -23,6 +23,7 @@ RowSource::RowSource(std::vector<FileSpec> files, std::shared_ptr<RemoteQueue> r
       units(MakeUnits(this->columns, outputs, layout)),
       fills(fill_bytes),
       kept(kept_bytes),
+      kept_rows(kept.memory()),
       dictionaries(dictionary_bytes) {}
 
 int64_t RowSource::FirstRow(int32_t file, int32_t row_group) {
@@ -34,6 +35,11 @@ int64_t RowSource::FirstRow(int32_t file, int32_t row_group) {
     found = row_group_starts_.emplace(file, std::move(starts)).first;
   }
   return found->second[static_cast<size_t>(row_group)];
+}
+
+void RowSource::LimitKept(int64_t bytes) {
+  kept.LowerLimit(bytes);
+  kept_rows.Shrink();
 }
 
 RowBits RowSource::Bits(int32_t file, int32_t row_group) const {

@@ -15,6 +15,7 @@
 #include "fastload/decode/lists/fill_budget.h"
 #include "fastload/decode/pages/kept_dictionaries.h"
 #include "fastload/decode/pages/kept_pages.h"
+#include "fastload/decode/values/kept_rows.h"
 #include "fastload/fetch/file_table.h"
 #include "fastload/fetch/remote.h"
 #include "fastload/plan/columns.h"
@@ -47,11 +48,16 @@ struct RowSource {
   Counters counters;
   FillBudget fills;  // of all windows
   KeptPages kept;    // pages that stay from one pass to the next
+  // Selected rows that stay from one pass to the next, in memory of `kept`.
+  KeptSelections kept_rows;
   // Dictionaries that stay from one take to the next. Their memory is of `pool`.
   KeptDictionaries dictionaries;
 
   // Returns the first row of a row group, counted in its file.
   int64_t FirstRow(int32_t file, int32_t row_group);
+
+  // Lowers the most bytes that stay from one pass to the next.
+  void LimitKept(int64_t bytes);
 
   // Returns the selected rows of a row group.
   RowBits Bits(int32_t file, int32_t row_group) const;

@@ -46,6 +46,19 @@ RowBits BitsOf(const RowSource& source, const Window& window, const Piece& piece
           .count = piece.stop};
 }
 
+bool MayKeepRows(const RowSource& source, const Window& window, size_t piece) {
+  const Piece& p = window.pieces[piece];
+  return p.numbers < 0 && window.copies.empty() && !window.shared[piece] &&
+         !BitsOf(source, window, p).all();
+}
+
+KeptSelections::Key RowsKey(const Unit& unit, int32_t column, const Piece& piece) {
+  return {.file = static_cast<int32_t>(piece.file),
+          .row_group = static_cast<int32_t>(piece.row_group),
+          .column = column,
+          .valid = !unit.valid_slots.empty()};
+}
+
 RowCopies CopiesOf(const Window& window, size_t piece) {
   return window.copies.empty() ? RowCopies{} : window.copies[piece]->rows();
 }
@@ -144,11 +157,30 @@ Status WindowTask::OpenCursor(size_t column, size_t piece, size_t stream,
     }
     return Status::OK();
   }
+  if (state_.kept_rows[stream] != nullptr) {
+    *cursor = Cursor{};
+    cursor->fixed = source_->kept_rows.Read(std::move(state_.kept_rows[stream]));
+    return Status::OK();
+  }
   ARROW_ASSIGN_OR_RAISE(ChunkInput input, OpenPages(column, piece, stream, cursor));
   ChunkPages& pages = state_.pages[stream];
   hold_copies();
-  return OpenChunkRows(std::move(input), spec, BitsOf(*source_, *window_, p),
-                       CopiesOf(*window_, piece), std::move(pages), cursor);
+  const int64_t kept_rows = RowsToKeep(column, piece, input.page_bytes);
+  ARROW_RETURN_NOT_OK(OpenChunkRows(std::move(input), spec, BitsOf(*source_, *window_, p),
+                                    CopiesOf(*window_, piece), std::move(pages), cursor));
+  if (kept_rows > 0) {
+    const KeptSelections::Key key = RowsKey(unit_, unit_.columns[column], p);
+    cursor->fixed = source_->kept_rows.Record(key, kept_rows, ItemBytes(spec),
+                                              std::move(cursor->fixed));
+  }
+  return Status::OK();
+}
+
+int64_t WindowTask::RowsToKeep(size_t column, size_t piece, int64_t page_bytes) const {
+  const ColumnSpec& spec = source_->columns[static_cast<size_t>(unit_.columns[column])];
+  if (spec.depth > 0 || spec.bytes || !MayKeepRows(*source_, *window_, piece)) return 0;
+  const int64_t rows = CountSelected(BitsOf(*source_, *window_, window_->pieces[piece]));
+  return rows * ItemBytes(spec) <= page_bytes ? rows : 0;
 }
 
 Status WindowTask::OpenChunkRows(ChunkInput input, const ColumnSpec& spec, RowBits bits,
@@ -230,7 +262,8 @@ Result<ChunkInput> WindowTask::OpenPages(size_t column, size_t piece, size_t str
   // The page cache keeps what is not compressed as well.
   const bool worth_keeping = input.compressed || file_spec.remote;
   const ChunkPages& pages = state_.pages[stream];
-  if (worth_keeping && pages.omitted.empty() && !pages.lacks_dictionary) {
+  if (worth_keeping && pages.omitted.empty() && !pages.lacks_dictionary &&
+      RowsToKeep(column, piece, input.page_bytes) == 0) {
     // Each lane passes over the pages of other lanes.
     input.pages =
         window_->shared[piece] && BitsOf(*source_, *window_, p).all()

@@ -112,6 +112,8 @@ struct WindowUnit {
   std::vector<std::shared_ptr<ByteStream>> streams;
   // For each stream, the column chunk whose pages are kept; null: read from the stream.
   std::vector<std::shared_ptr<const KeptChunk>> kept;
+  // For each stream, the kept rows of the column chunk; null: its pages are read.
+  std::vector<std::shared_ptr<const KeptRows>> kept_rows;
   // For each stream, the kept dictionary that the stream lacks; null: the stream has all.
   std::vector<std::shared_ptr<const DecodedDictionary>> dictionaries;
   std::vector<RemoteRanges> remote;  // ranges of streams that are not made yet
@@ -213,6 +215,11 @@ RowBits BitsOf(const RowSource& source, const Window& window, const Piece& piece
 
 // Returns the copies of the selected rows of piece `piece`'s row group.
 RowCopies CopiesOf(const Window& window, size_t piece);
+// Returns true if a column chunk of the piece may have kept rows: the rows are those of
+// the dataset's selection, and each comes once.
+bool MayKeepRows(const RowSource& source, const Window& window, size_t piece);
+// Returns the key of a column's kept rows for a unit.
+KeptSelections::Key RowsKey(const Unit& unit, int32_t column, const Piece& piece);
 
 // Cuts the window's pieces into shares: `wanted` shares if the window has as many column
 // chunks, else fewer.
@@ -276,6 +283,9 @@ class WindowTask {
   // row group.
   void Carry(Cursor cursor, const Pieces& pieces);
   Status OpenCursor(size_t column, size_t piece, size_t stream, Cursor* cursor);
+  // Returns the selected rows of a column chunk if they take less memory than its pages,
+  // of `page_bytes` bytes, so that the rows are kept rather than the pages; else 0.
+  int64_t RowsToKeep(size_t column, size_t piece, int64_t page_bytes) const;
   // Opens the pages of a column chunk: kept pages, or pages from the stream.
   Result<ChunkInput> OpenPages(size_t column, size_t piece, size_t stream,
                                Cursor* cursor);

@@ -91,10 +91,14 @@ class Pipeline {
   BlockPool::Stats batch_memory() const { return batches_.stats(); }
   BlockPool::Stats staging_memory() const { return staging_.stats(); }
   BlockPool::Stats fetch_memory() const { return fetches_.stats(); }
-  KeptPages::Stats kept_memory() const { return dataset_.kept.stats(); }
+  KeptPages::Stats kept_memory() const {
+    KeptPages::Stats stats = dataset_.kept.stats();
+    stats.served += dataset_.kept_rows.served();
+    return stats;
+  }
   KeptDictionaries::Stats dictionaries() const { return dataset_.dictionaries.stats(); }
-  // Lowers the most bytes of kept pages.
-  void LimitKept(int64_t bytes) { dataset_.kept.LowerLimit(bytes); }
+  // Lowers the most bytes that are kept.
+  void LimitKept(int64_t bytes) { dataset_.LimitKept(bytes); }
 
  private:
   Result<std::shared_ptr<Scan>> MakeScan(ReadPlan plan, const ScanOptions& options,

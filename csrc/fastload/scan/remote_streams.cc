@@ -97,10 +97,16 @@ IndexFiles AskForIndexes(const Pass& pass, const Window& window) {
     const auto row_group = static_cast<int32_t>(window.pieces[p].row_group);
     const FileSpec& spec = pass.dataset->files.spec(file);
     if (!window.fresh[p] || !spec.remote) continue;
-    for (const ColumnSpec& column : pass.dataset->columns) {
+    const bool may_keep_rows = MayKeepRows(*pass.dataset, window, p);
+    for (size_t c = 0; c < pass.dataset->columns.size(); ++c) {
+      const ColumnSpec& column = pass.dataset->columns[c];
       if (!column.HasLeaf(file)) continue;
       const int32_t leaf = column.leaves[static_cast<size_t>(file)];
       if (pass.dataset->kept.Find({file, row_group, leaf}) != nullptr) continue;
+      if (may_keep_rows &&
+          pass.dataset->kept_rows.Has(file, row_group, static_cast<int32_t>(c))) {
+        continue;
+      }
       const auto chunk = ChunkRange(spec, row_group, leaf);
       if (!chunk.ok() || !SelectsPages(pass.fetch, *chunk,
                                        BitsOf(*pass.dataset, window, window.pieces[p]))) {

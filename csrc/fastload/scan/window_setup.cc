@@ -60,8 +60,8 @@ void CutParts(const Pass& pass, Window* window) {
   }
 }
 
-// Checks that the window's local files are as planned, where kept pages take the place of
-// reads, which check the files too.
+// Checks that the window's local files are as planned, where kept pages or rows take the
+// place of reads, which check the files too.
 Status CheckFiles(const Pass& pass, const Window& window) {
   int32_t checked = -1;
   for (size_t p = 0; p < window.pieces.size(); ++p) {
@@ -115,7 +115,13 @@ Status MakeUnitStreams(const Pass& pass, Window* window, int32_t unit,
       const int32_t leaf = has_leaf ? spec.leaves[static_cast<size_t>(file)] : -1;
       state.kept.push_back(has_leaf ? pass.dataset->kept.Find({file, row_group, leaf})
                                     : nullptr);
-      if (!has_leaf || state.kept.back() != nullptr) {
+      state.kept_rows.push_back(has_leaf && MayKeepRows(*pass.dataset, *window, p)
+                                    ? pass.dataset->kept_rows.Find(RowsKey(
+                                          pass.dataset->units[static_cast<size_t>(unit)],
+                                          column, window->pieces[p]))
+                                    : nullptr);
+      if (!has_leaf || state.kept.back() != nullptr ||
+          state.kept_rows.back() != nullptr) {
         state.streams.push_back(nullptr);
         state.chunks.emplace_back();
         state.pages.emplace_back();
@@ -252,7 +258,9 @@ Status MakeStreams(const Pass& pass, Window* window) {
           MakeUnitStreams(pass, window, static_cast<int32_t>(u), indexes, piece_states));
     }
     const auto keeps = [](const WindowUnit& unit) {
-      return std::ranges::any_of(unit.kept, [](const auto& c) { return c != nullptr; });
+      const auto is_kept = [](const auto& c) { return c != nullptr; };
+      return std::ranges::any_of(unit.kept, is_kept) ||
+             std::ranges::any_of(unit.kept_rows, is_kept);
     };
     if (std::ranges::any_of(window->units, keeps)) {
       ARROW_RETURN_NOT_OK(CheckFiles(pass, *window));

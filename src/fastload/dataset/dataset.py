@@ -208,9 +208,9 @@ class FastParquetDataset(Resumable[_Item_co]):
             batch does all work. With shuffle, `memory_budget` may have room for fewer threads.
         memory_budget: Memory of this rank for windows, reads, batches, and pages kept for later
             epochs. A number of bytes, or a size such as "4GB". The DataLoader's workers divide the
-            budget among themselves. From the first epoch on, decompressed pages stay in memory as
-            far as the budget has room for them, so that later epochs neither read nor decompress
-            them.
+            budget among themselves. From the first epoch on, decompressed pages, or the rows that
+            filters and deletes leave, stay in memory as far as the budget has room, so that later
+            epochs neither read nor decompress them.
         prefetch: Least number of batches to keep ready ahead of the consumer, without shuffle.
         pin_memory: Whether batches lie in page-locked memory: True, False or "auto".
             "auto" means True if there is a CUDA device. Copies from page-locked memory to a device

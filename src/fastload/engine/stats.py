@@ -37,11 +37,12 @@ class Memory:
         staged: decoded strings and lists that are kept outside of the batches until the sizes of
             the batches are known.
         batches: batches that are being filled, that are finished, and that the consumer holds.
-        kept: decompressed pages that stay in memory from one pass to the next.
+        kept: decompressed pages, and rows that filters and deletes leave, that stay in memory from
+            one pass to the next.
         kept_limit: the most bytes of `kept`: what memory_budget leaves beside the other memory. A
             consumer that holds many batches lowers the limit.
-        kept_chunks: not bytes, but how often a column chunk came from kept pages, without a read
-            and without decompression.
+        kept_chunks: not bytes, but how often a column chunk came from kept pages or rows, without a
+            read and without decompression.
         spare: memory of datasets that were closed, at most 64 MiB of each process, which the next
             dataset takes.
     """
@@ -275,7 +276,7 @@ def _metrics(stats: Stats) -> dict[str, tuple[str, str, _Samples]]:
         ),
         "kept_chunks_total": (
             "counter",
-            "Column chunks that came from kept pages.",
+            "Column chunks that came from kept pages or rows.",
             [({}, stats.memory.kept_chunks)],
         ),
     }

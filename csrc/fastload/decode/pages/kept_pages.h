@@ -103,6 +103,9 @@ class KeptPages {
 
   Stats stats() const;
 
+  // Returns the memory of the pages, in which others may keep something beside pages.
+  const std::shared_ptr<KeptMemory>& memory() const { return memory_; }
+
  private:
   class Recorder;
 
