@@ -14,7 +14,7 @@ from support.stores import GcsServer
 
 ROWS, GROUP_ROWS = 6000, 500
 GROUPS = ROWS // GROUP_ROWS
-FLAT = ["row", "key", "price", "some"]  # columns of fixed width
+FLAT = ["row", "key", "price", "some", "name"]  # columns without lists or codes of text
 
 
 def table_of():
@@ -25,6 +25,7 @@ def table_of():
             "key": random.integers(0, 100, ROWS).astype(np.int16),
             "price": random.random(ROWS),
             "some": pa.array(random.random(ROWS, np.float32), mask=random.random(ROWS) < 0.2),
+            "name": pa.array([f"row {k}" * (k % 3) if k % 5 else None for k in range(ROWS)]),
             "text": [f"text {k % 7}" for k in range(ROWS)],
             "items": pa.array([[k] * (k % 3) for k in range(ROWS)], pa.list_(pa.int32())),
         }
@@ -176,7 +177,7 @@ def test_a_changed_file_is_noticed(tmp_path):
             rows_of(dataset)
 
 
-@pytest.mark.parametrize("column", FLAT[2:])
+@pytest.mark.parametrize("column", ["price", "some", "name"])
 def test_a_damaged_page_gives_the_same_error_in_each_pass(tmp_path, column):
     path = write(tmp_path / "a.parquet", table_of(), use_dictionary=False)
     chunk = pq.ParquetFile(path).metadata.row_group(GROUPS // 2).column(FLAT.index(column))

@@ -159,17 +159,27 @@ Status WindowTask::OpenCursor(size_t column, size_t piece, size_t stream,
   }
   if (state_.kept_rows[stream] != nullptr) {
     *cursor = Cursor{};
-    cursor->fixed = source_->kept_rows.Read(std::move(state_.kept_rows[stream]));
+    std::shared_ptr<const KeptRows> rows = std::move(state_.kept_rows[stream]);
+    if (spec.bytes) {
+      cursor->bytes = source_->kept_rows.ReadBytes(std::move(rows));
+    } else {
+      cursor->fixed = source_->kept_rows.Read(std::move(rows));
+    }
     return Status::OK();
   }
   ARROW_ASSIGN_OR_RAISE(ChunkInput input, OpenPages(column, piece, stream, cursor));
   ChunkPages& pages = state_.pages[stream];
   hold_copies();
-  const int64_t kept_rows = RowsToKeep(column, piece, input.page_bytes);
+  const int64_t page_bytes = input.page_bytes;
+  const int64_t kept_rows = RowsToKeep(column, piece, page_bytes);
   ARROW_RETURN_NOT_OK(OpenChunkRows(std::move(input), spec, BitsOf(*source_, *window_, p),
                                     CopiesOf(*window_, piece), std::move(pages), cursor));
-  if (kept_rows > 0) {
-    const KeptSelections::Key key = RowsKey(unit_, unit_.columns[column], p);
+  if (kept_rows == 0) return Status::OK();
+  const KeptSelections::Key key = RowsKey(unit_, unit_.columns[column], p);
+  if (spec.bytes) {
+    cursor->bytes = source_->kept_rows.RecordBytes(key, kept_rows, page_bytes,
+                                                   std::move(cursor->bytes));
+  } else {
     cursor->fixed = source_->kept_rows.Record(key, kept_rows, ItemBytes(spec),
                                               std::move(cursor->fixed));
   }
@@ -177,10 +187,18 @@ Status WindowTask::OpenCursor(size_t column, size_t piece, size_t stream,
 }
 
 int64_t WindowTask::RowsToKeep(size_t column, size_t piece, int64_t page_bytes) const {
+  const Piece& p = window_->pieces[piece];
   const ColumnSpec& spec = source_->columns[static_cast<size_t>(unit_.columns[column])];
-  if (spec.depth > 0 || spec.bytes || !MayKeepRows(*source_, *window_, piece)) return 0;
-  const int64_t rows = CountSelected(BitsOf(*source_, *window_, window_->pieces[piece]));
-  return rows * ItemBytes(spec) <= page_bytes ? rows : 0;
+  if (spec.depth > 0 || !MayKeepRows(*source_, *window_, piece)) return 0;
+  const RowBits bits = BitsOf(*source_, *window_, p);
+  const int64_t rows = CountSelected(bits);
+  if (!spec.bytes) return rows * ItemBytes(spec) <= page_bytes ? rows : 0;
+  // The bytes of pages are those of views at most, and may be those of a dictionary.
+  const double share = static_cast<double>(rows) / static_cast<double>(bits.rows);
+  const auto views = static_cast<double>(rows * static_cast<int64_t>(sizeof(ByteView)));
+  const auto all = static_cast<double>(page_bytes);
+  if (views + share * all > all) return 0;
+  return source_->kept_rows.Refuses(RowsKey(unit_, unit_.columns[column], p)) ? 0 : rows;
 }
 
 Status WindowTask::OpenChunkRows(ChunkInput input, const ColumnSpec& spec, RowBits bits,

@@ -1,5 +1,6 @@
 #include "fastload/decode/values/kept_rows.h"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 #include <span>
@@ -11,34 +12,75 @@
 namespace fastload {
 namespace {
 
-// Returns the error of a reader that is asked for more rows than the chunk has.
-Status NoMoreRows(int64_t rows, int64_t left) {
-  return MakeError(
-      ErrorKind::kCorruptFile,
-      "Expected " + std::to_string(rows) + " more rows, got " + std::to_string(left));
-}
-
-class KeptRowsReader final : public FixedReader {
+// Kept rows, front to back.
+class Walk {
  public:
-  explicit KeptRowsReader(std::shared_ptr<const KeptRows> rows)
-      : rows_(std::move(rows)) {}
+  explicit Walk(std::shared_ptr<const KeptRows> rows) : rows_(std::move(rows)) {}
 
-  Status Skip(int64_t rows) override {
-    if (rows > rows_->rows() - next_) return NoMoreRows(rows, rows_->rows() - next_);
+  // Moves behind the next `rows` rows, and returns the first of them.
+  Result<int64_t> Next(int64_t rows) {
+    const int64_t left = rows_->rows() - next_;
+    if (rows > left) {
+      return MakeError(
+          ErrorKind::kCorruptFile,
+          "Expected " + std::to_string(rows) + " more rows, got " + std::to_string(left));
+    }
+    const int64_t first = next_;
     next_ += rows;
-    return Status::OK();
+    return first;
   }
 
-  Status Read(int64_t rows, uint8_t* out, int64_t stride, uint8_t* valid) override {
+  // Does the same, and copies values and validity.
+  Result<int64_t> Copy(int64_t rows, uint8_t* out, int64_t stride, uint8_t* valid) {
     if ((valid == nullptr) != (rows_->valid() == nullptr)) {
       return Status::Invalid("Expected kept rows to be read as they were recorded");
     }
-    const int64_t first = next_;
-    ARROW_RETURN_NOT_OK(Skip(rows));
+    ARROW_ASSIGN_OR_RAISE(const int64_t first, Next(rows));
     const int64_t item = rows_->item_bytes();
     CopyItems(rows_->values() + first * item, item, rows, out, stride);
     if (valid != nullptr) {
       std::memcpy(valid, rows_->valid() + first, static_cast<size_t>(rows));
+    }
+    return first;
+  }
+
+  const KeptRows& rows() const { return *rows_; }
+
+ private:
+  const std::shared_ptr<const KeptRows> rows_;
+  int64_t next_ = 0;
+};
+
+class KeptRowsReader final : public FixedReader {
+ public:
+  explicit KeptRowsReader(std::shared_ptr<const KeptRows> rows)
+      : walk_(std::move(rows)) {}
+
+  Status Skip(int64_t rows) override { return walk_.Next(rows).status(); }
+  Status Read(int64_t rows, uint8_t* out, int64_t stride, uint8_t* valid) override {
+    return walk_.Copy(rows, out, stride, valid).status();
+  }
+  int64_t page() const override { return -1; }
+
+ private:
+  Walk walk_;
+};
+
+class KeptBytesReader final : public BytesReader {
+ public:
+  explicit KeptBytesReader(std::shared_ptr<const KeptRows> rows)
+      : walk_(std::move(rows)) {}
+
+  Status Skip(int64_t rows) override { return walk_.Next(rows).status(); }
+
+  Status Read(int64_t rows, ByteView* views, uint8_t* valid, ByteArena* arena) override {
+    ARROW_ASSIGN_OR_RAISE(
+        const int64_t first,
+        walk_.Copy(rows, reinterpret_cast<uint8_t*>(views), sizeof(ByteView), valid));
+    const auto& pieces = walk_.rows().pieces();
+    auto piece = std::ranges::upper_bound(pieces, first, {}, &KeptRows::Piece::end);
+    for (int64_t at = first; at < first + rows; at = piece->end, ++piece) {
+      arena->Keep(piece->bytes);
     }
     return Status::OK();
   }
@@ -46,74 +88,152 @@ class KeptRowsReader final : public FixedReader {
   int64_t page() const override { return -1; }
 
  private:
-  const std::shared_ptr<const KeptRows> rows_;
-  int64_t next_ = 0;
+  Walk walk_;
 };
 
 }  // namespace
 
-// Rows that are copied on their way to the window.
+// The rows of a chunk that are being recorded.
+class KeptSelections::Recording {
+ public:
+  Recording(KeptSelections* kept, const Key& key, std::shared_ptr<KeptRows> rows)
+      : kept_(kept), key_(key), rows_(std::move(rows)) {}
+  ~Recording() { GiveUp(); }
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+
+  bool on() const { return rows_ != nullptr; }
+
+  // Ends the recording, unless it has ended.
+  void GiveUp() noexcept {
+    if (rows_ == nullptr) return;
+    rows_.reset();
+    kept_->GiveUp(key_);
+  }
+  void Refuse() {
+    GiveUp();
+    kept_->Refuse(key_);
+  }
+
+  // Records rows, unless the recording has ended.
+  void Add(int64_t rows, const uint8_t* values, int64_t stride, const uint8_t* valid) {
+    if (rows_ == nullptr) return;
+    if ((valid == nullptr) != (rows_->valid() == nullptr)) return GiveUp();
+    const int64_t item = rows_->item_bytes();
+    uint8_t* const to = rows_->values() + next_ * item;
+    if (stride == item) {
+      std::memcpy(to, values, static_cast<size_t>(rows * item));
+    } else {
+      for (int64_t row = 0; row < rows; ++row) {
+        std::memcpy(to + row * item, values + row * stride, static_cast<size_t>(item));
+      }
+    }
+    if (valid != nullptr) {
+      std::memcpy(rows_->valid() + next_, valid, static_cast<size_t>(rows));
+    }
+    next_ += rows;
+  }
+
+  // Records views, and what they refer to. Gives up without room.
+  void AddBytes(int64_t rows, const ByteView* views, const uint8_t* valid,
+                int64_t most_bytes) {
+    if (rows_ == nullptr || rows == 0) return;
+    const int64_t before = next_;
+    Add(rows, reinterpret_cast<const uint8_t*>(views), sizeof(ByteView), valid);
+    if (rows_ == nullptr) return;
+    auto* const copies = reinterpret_cast<ByteView*>(rows_->values()) + before;
+    int64_t bytes = 0;
+    for (int64_t row = 0; row < rows; ++row) bytes += copies[row].size;
+    bytes_ += bytes;
+    if (bytes_ > most_bytes) return Refuse();
+    auto memory = kept_->MemoryOf(std::max<int64_t>(bytes, 1));
+    if (memory == nullptr) return GiveUp();
+    uint8_t* to = memory->mutable_data();
+    for (int64_t row = 0; row < rows; ++row) {
+      if (copies[row].size == 0) continue;
+      std::memcpy(to, copies[row].data, static_cast<size_t>(copies[row].size));
+      copies[row].data = to;
+      to += copies[row].size;
+    }
+    rows_->Add({.bytes = std::move(memory), .end = next_});
+  }
+
+  // Keeps the rows if all of them are recorded.
+  void EnterIfComplete() {
+    if (rows_ != nullptr && next_ == rows_->rows()) kept_->Enter(key_, std::move(rows_));
+  }
+
+ private:
+  KeptSelections* const kept_;
+  const Key key_;
+  std::shared_ptr<KeptRows> rows_;  // null: the recording has ended
+  int64_t next_ = 0;                // rows that are recorded
+  int64_t bytes_ = 0;               // that the recorded views refer to
+};
+
 class KeptSelections::Recorder final : public FixedReader {
  public:
-  Recorder(KeptSelections* kept, const Key& key, std::shared_ptr<const KeptRows> rows,
+  Recorder(KeptSelections* kept, const Key& key, std::shared_ptr<KeptRows> rows,
            std::unique_ptr<FixedReader> reader)
-      : kept_(kept), key_(key), rows_(std::move(rows)), reader_(std::move(reader)) {}
-  ~Recorder() override { GiveUp(); }
-  Recorder(const Recorder&) = delete;
-  Recorder& operator=(const Recorder&) = delete;
+      : recording_(kept, key, std::move(rows)), reader_(std::move(reader)) {}
 
   Status Skip(int64_t rows) override {
-    GiveUp();
+    recording_.GiveUp();
     return reader_->Skip(rows);
   }
 
   Status Read(int64_t rows, uint8_t* out, int64_t stride, uint8_t* valid) override {
     ARROW_RETURN_NOT_OK(reader_->Read(rows, out, stride, valid));
-    if (rows_ == nullptr) return Status::OK();
-    if ((valid == nullptr) != (rows_->valid() == nullptr)) {
-      GiveUp();
-      return Status::OK();
-    }
-    const int64_t item = rows_->item_bytes();
-    uint8_t* const to = rows_->values() + next_ * item;
-    for (int64_t row = 0; stride != item && row < rows; ++row) {
-      std::memcpy(to + row * item, out + row * stride, static_cast<size_t>(item));
-    }
-    if (stride == item) std::memcpy(to, out, static_cast<size_t>(rows * item));
-    if (valid != nullptr) {
-      std::memcpy(rows_->valid() + next_, valid, static_cast<size_t>(rows));
-    }
-    next_ += rows;
-    if (next_ == rows_->rows()) kept_->Enter(key_, std::move(rows_));
+    recording_.Add(rows, out, stride, valid);
+    recording_.EnterIfComplete();
     return Status::OK();
   }
 
   // The window reads values, so that they can be copied, rather than codes.
   Result<std::span<const uint8_t>> Dictionary() override {
-    if (rows_ != nullptr) return std::span<const uint8_t>();
+    if (recording_.on()) return std::span<const uint8_t>();
     return reader_->Dictionary();
   }
 
   Result<int64_t> ReadCodes(int64_t rows, const Codes& codes, uint8_t* out,
                             uint8_t* valid) override {
-    return rows_ != nullptr ? 0 : reader_->ReadCodes(rows, codes, out, valid);
+    return recording_.on() ? 0 : reader_->ReadCodes(rows, codes, out, valid);
   }
 
   void Rest() override { reader_->Rest(); }
   int64_t page() const override { return reader_->page(); }
 
  private:
-  void GiveUp() noexcept {
-    if (rows_ == nullptr) return;
-    rows_.reset();
-    kept_->GiveUp(key_);
+  Recording recording_;
+  const std::unique_ptr<FixedReader> reader_;
+};
+
+class KeptSelections::BytesRecorder final : public BytesReader {
+ public:
+  BytesRecorder(KeptSelections* kept, const Key& key, std::shared_ptr<KeptRows> rows,
+                int64_t most_bytes, std::unique_ptr<BytesReader> reader)
+      : recording_(kept, key, std::move(rows)),
+        most_bytes_(most_bytes),
+        reader_(std::move(reader)) {}
+
+  Status Skip(int64_t rows) override {
+    recording_.GiveUp();
+    return reader_->Skip(rows);
   }
 
-  KeptSelections* const kept_;
-  const Key key_;
-  std::shared_ptr<const KeptRows> rows_;  // null: the recording has ended
-  int64_t next_ = 0;                      // rows that are recorded
-  const std::unique_ptr<FixedReader> reader_;
+  Status Read(int64_t rows, ByteView* views, uint8_t* valid, ByteArena* arena) override {
+    ARROW_RETURN_NOT_OK(reader_->Read(rows, views, valid, arena));
+    recording_.AddBytes(rows, views, valid, most_bytes_);
+    recording_.EnterIfComplete();
+    return Status::OK();
+  }
+
+  int64_t page() const override { return reader_->page(); }
+
+ private:
+  Recording recording_;
+  const int64_t most_bytes_;
+  const std::unique_ptr<BytesReader> reader_;
 };
 
 std::shared_ptr<const KeptRows> KeptSelections::Find(const Key& key) const {
@@ -127,28 +247,50 @@ std::unique_ptr<FixedReader> KeptSelections::Read(std::shared_ptr<const KeptRows
   return std::make_unique<KeptRowsReader>(std::move(rows));
 }
 
+std::unique_ptr<BytesReader> KeptSelections::ReadBytes(
+    std::shared_ptr<const KeptRows> rows) {
+  served_ += 1;
+  return std::make_unique<KeptBytesReader>(std::move(rows));
+}
+
 std::unique_ptr<FixedReader> KeptSelections::Record(const Key& key, int64_t rows,
                                                     int64_t item_bytes,
                                                     std::unique_ptr<FixedReader> reader) {
-  if (rows <= 0 || rows * item_bytes > memory_->limit_bytes()) return reader;
+  auto kept = Begin(key, rows, item_bytes);
+  if (kept == nullptr) return reader;
+  return std::make_unique<Recorder>(this, key, std::move(kept), std::move(reader));
+}
+
+std::unique_ptr<BytesReader> KeptSelections::RecordBytes(
+    const Key& key, int64_t rows, int64_t most_bytes,
+    std::unique_ptr<BytesReader> reader) {
+  constexpr auto kView = static_cast<int64_t>(sizeof(ByteView));
+  auto kept = Begin(key, rows, kView);
+  if (kept == nullptr) return reader;
+  return std::make_unique<BytesRecorder>(this, key, std::move(kept),
+                                         most_bytes - rows * kView, std::move(reader));
+}
+
+std::shared_ptr<KeptRows> KeptSelections::Begin(const Key& key, int64_t rows,
+                                                int64_t item_bytes) {
+  if (rows <= 0 || rows * item_bytes > memory_->limit_bytes()) return nullptr;
   {
     std::lock_guard lock(mutex_);
-    if (!chunks_.emplace(key, nullptr).second) return reader;
+    if (!chunks_.emplace(key, nullptr).second) return nullptr;
   }
-  std::shared_ptr<const KeptRows> kept;
+  std::shared_ptr<KeptRows> kept;
   try {
     auto values = MemoryOf(rows * item_bytes);
     auto valid = key.valid && values != nullptr ? MemoryOf(rows) : nullptr;
     if (values != nullptr && (valid != nullptr || !key.valid)) {
       kept = std::make_shared<KeptRows>(std::move(values), std::move(valid), rows,
                                         item_bytes);
-      return std::make_unique<Recorder>(this, key, std::move(kept), std::move(reader));
     }
   } catch (const std::bad_alloc&) {
     kept = nullptr;  // a pass can do without kept rows
   }
-  GiveUp(key);
-  return reader;
+  if (kept == nullptr) GiveUp(key);
+  return kept;
 }
 
 std::shared_ptr<arrow::MutableBuffer> KeptSelections::MemoryOf(int64_t bytes) {
@@ -171,6 +313,11 @@ void KeptSelections::Shrink() {
   }
 }
 
+bool KeptSelections::Refuses(const Key& key) const {
+  std::lock_guard lock(mutex_);
+  return refused_.contains(key);
+}
+
 void KeptSelections::Enter(const Key& key, std::shared_ptr<const KeptRows> rows) {
   std::lock_guard lock(mutex_);
   order_.push_back(key);
@@ -180,6 +327,11 @@ void KeptSelections::Enter(const Key& key, std::shared_ptr<const KeptRows> rows)
 void KeptSelections::GiveUp(const Key& key) noexcept {
   std::lock_guard lock(mutex_);
   chunks_.erase(key);
+}
+
+void KeptSelections::Refuse(const Key& key) {
+  std::lock_guard lock(mutex_);
+  refused_.insert(key);
 }
 
 }  // namespace fastload

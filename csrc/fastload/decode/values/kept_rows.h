@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -17,7 +18,7 @@
 
 namespace fastload {
 
-// The selected rows of one fixed-width column chunk, as a FixedReader writes the rows.
+// The selected rows of one column chunk, as a FixedReader or a BytesReader writes them.
 class KeptRows {
  public:
   // `valid`: the memory of a byte per row, 1 = not null; null: readers need no such
@@ -29,17 +30,27 @@ class KeptRows {
         rows_(rows),
         item_bytes_(item_bytes) {}
 
+  // The bytes of the rows in front of `end`, behind those of the piece before.
+  struct Piece {
+    std::shared_ptr<arrow::Buffer> bytes;
+    int64_t end;
+  };
+
   int64_t rows() const { return rows_; }
   int64_t item_bytes() const { return item_bytes_; }
-  // The values, without gaps.
+  // The values, or the views of bytes, without gaps.
   uint8_t* values() const { return values_->mutable_data(); }
   uint8_t* valid() const { return valid_ == nullptr ? nullptr : valid_->mutable_data(); }
+  // What the views refer to.
+  const std::vector<Piece>& pieces() const { return pieces_; }
+  void Add(Piece piece) { pieces_.push_back(std::move(piece)); }
 
  private:
   const std::shared_ptr<arrow::MutableBuffer> values_;
   const std::shared_ptr<arrow::MutableBuffer> valid_;
   const int64_t rows_;
   const int64_t item_bytes_;
+  std::vector<Piece> pieces_;
 };
 
 // The column chunks of a dataset whose selected rows are kept. Chunks come first, and
@@ -71,14 +82,22 @@ class KeptSelections {
     return has(false) || has(true);
   }
 
-  // Returns a reader of kept rows.
+  // Return a reader of kept rows.
   std::unique_ptr<FixedReader> Read(std::shared_ptr<const KeptRows> rows);
+  std::unique_ptr<BytesReader> ReadBytes(std::shared_ptr<const KeptRows> rows);
 
-  // Returns `reader`, whose rows are recorded while they are read. They are kept once all
-  // `rows` rows have been read, none of them skipped. Returns `reader` unchanged if the
+  // Return `reader`, whose rows are recorded while they are read. They are kept once all
+  // `rows` rows have been read, none of them skipped. Return `reader` unchanged if the
   // rows have no room, or are being recorded. This object must outlive the reader.
   std::unique_ptr<FixedReader> Record(const Key& key, int64_t rows, int64_t item_bytes,
                                       std::unique_ptr<FixedReader> reader);
+  // Rows whose bytes and views take more than `most_bytes` are not kept, now and later.
+  std::unique_ptr<BytesReader> RecordBytes(const Key& key, int64_t rows,
+                                           int64_t most_bytes,
+                                           std::unique_ptr<BytesReader> reader);
+
+  // Returns true if rows took more than the most bytes.
+  bool Refuses(const Key& key) const;
 
   // Lets go of the chunks that came last until the memory is within its limit.
   void Shrink();
@@ -87,13 +106,18 @@ class KeptSelections {
   int64_t served() const { return served_; }
 
  private:
+  class Recording;
   class Recorder;
+  class BytesRecorder;
 
   // Returns memory of the limit; null without room.
   std::shared_ptr<arrow::MutableBuffer> MemoryOf(int64_t bytes);
+  // Returns rows to record; null if they have no room, are kept, or are being recorded.
+  std::shared_ptr<KeptRows> Begin(const Key& key, int64_t rows, int64_t item_bytes);
   void Enter(const Key& key, std::shared_ptr<const KeptRows> rows);
   // Ends a recording without rows; a later pass may record them.
   void GiveUp(const Key& key) noexcept;
+  void Refuse(const Key& key);
 
   const std::shared_ptr<KeptMemory> memory_;
   std::atomic<int64_t> served_ = 0;
@@ -101,6 +125,7 @@ class KeptSelections {
   // Null: the rows are being recorded.
   std::map<Key, std::shared_ptr<const KeptRows>> chunks_;
   std::vector<Key> order_;  // keys of kept chunks, in the order in which they came
+  std::set<Key> refused_;
 };
 
 }  // namespace fastload

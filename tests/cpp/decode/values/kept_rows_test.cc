@@ -7,6 +7,7 @@
 #include <memory>
 #include <numeric>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -151,6 +152,86 @@ TEST_F(KeptRowsTest, ReadersWithAndWithoutValidityHaveRowsOfTheirOwn) {
   const auto other = Record();
   ASSERT_TRUE(other->Read(kRows, out, sizeof(int32_t), nullptr).ok());
   EXPECT_EQ(kept_.Find(kKey), nullptr);
+}
+
+// Rows "0", "1", ... whose bytes are overwritten by the next call; every third is null.
+class Names final : public BytesReader {
+ public:
+  Status Skip(int64_t rows) override {
+    next_ += rows;
+    return Status::OK();
+  }
+  Status Read(int64_t rows, ByteView* views, uint8_t* valid, ByteArena*) override {
+    names_.clear();
+    for (int64_t i = 0; i < rows; ++i, ++next_) {
+      names_.push_back(next_ % 3 == 0 ? "" : std::to_string(next_));
+      valid[i] = static_cast<uint8_t>(next_ % 3 != 0);
+    }
+    for (size_t i = 0; i < names_.size(); ++i) {
+      views[i] = {reinterpret_cast<const uint8_t*>(names_[i].data()),
+                  static_cast<int64_t>(names_[i].size())};
+    }
+    return Status::OK();
+  }
+  int64_t page() const override { return 7; }
+
+ private:
+  std::vector<std::string> names_;
+  int64_t next_ = 0;
+};
+
+// Reads names, lets go of the reader, and compares the names.
+void ExpectNames(std::unique_ptr<BytesReader> reader, int64_t skipped, int64_t rows) {
+  ByteArena arena;
+  std::vector<ByteView> views(static_cast<size_t>(rows));
+  std::vector<uint8_t> valid(static_cast<size_t>(rows));
+  ASSERT_TRUE(reader->Skip(skipped).ok());
+  const int64_t half = rows / 2;
+  ASSERT_TRUE(reader->Read(half, views.data(), valid.data(), &arena).ok());
+  ASSERT_TRUE(
+      reader->Read(rows - half, views.data() + half, valid.data() + half, &arena).ok());
+  EXPECT_FALSE(reader->Skip(kRows).ok());
+  reader.reset();
+  for (int64_t i = 0; i < rows; ++i) {
+    const int64_t row = skipped + i;
+    const ByteView view = views[static_cast<size_t>(i)];
+    const std::string name(reinterpret_cast<const char*>(view.data),
+                           static_cast<size_t>(view.size));
+    EXPECT_EQ(name, row % 3 == 0 ? "" : std::to_string(row));
+    EXPECT_EQ(valid[static_cast<size_t>(i)], row % 3 != 0);
+  }
+}
+
+void ReadNames(BytesReader* reader, int64_t rows) {
+  std::vector<ByteView> views(static_cast<size_t>(rows));
+  std::vector<uint8_t> valid(static_cast<size_t>(rows));
+  ByteArena arena;
+  ASSERT_TRUE(reader->Read(rows, views.data(), valid.data(), &arena).ok());
+}
+
+TEST_F(KeptRowsTest, BytesOutliveReaderAndKeeper) {
+  constexpr int64_t kMost = 1 << 20;
+  auto recorder = kept_.RecordBytes(kKey, kRows, kMost, std::make_unique<Names>());
+  for (const int64_t rows : {1, 0, 60, 39}) ReadNames(recorder.get(), rows);
+  recorder.reset();
+  ASSERT_NE(kept_.Find(kKey), nullptr);
+  ExpectNames(kept_.ReadBytes(kept_.Find(kKey)), 0, kRows);
+  auto reader = kept_.ReadBytes(kept_.Find(kKey));
+  memory_->LowerLimit(0);
+  kept_.Shrink();
+  EXPECT_EQ(kept_.Find(kKey), nullptr);
+  ExpectNames(std::move(reader), 30, 65);
+}
+
+TEST_F(KeptRowsTest, TooManyBytesAreRefused) {
+  constexpr int64_t kViews = kRows * static_cast<int64_t>(sizeof(ByteView));
+  auto recorder = kept_.RecordBytes(kKey, kRows, kViews + 50, std::make_unique<Names>());
+  EXPECT_FALSE(kept_.Refuses(kKey));
+  ReadNames(recorder.get(), kRows);
+  EXPECT_TRUE(kept_.Refuses(kKey));
+  EXPECT_EQ(kept_.Find(kKey), nullptr);
+  recorder.reset();
+  EXPECT_EQ(memory_->held_bytes(), 0);
 }
 
 TEST_F(KeptRowsTest, LimitsHold) {
