@@ -142,6 +142,8 @@ def test_ranks_share_what_pyarrow_keeps(data, table, filters, reading, world):
             batches = list(dataset)
             dataset.set_epoch(0)  # with "keep" and shuffle each epoch has its own number
             assert len(batches) == len(dataset)
+            # The rows may stay in memory from the first pass on.
+            assert rows_of(dataset) == rows_of(batches)
             counts.append(len(batches))
             if uneven == "pad":
                 for batch in batches:

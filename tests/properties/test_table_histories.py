@@ -80,6 +80,8 @@ def conditions(draw, schema):
 def check(draw, source, expected):
     """Compare fastload's rows of a source with those that the library read."""
     assert loaded(source) == rows_of(expected)
+    # Rows that deletes leave may stay in memory.
+    assert loaded(source, passes=2) == rows_of(expected)
     filters = conditions(draw, expected.schema)
     assert loaded(source, filters=filters) == rows_of(expected.filter(filters))
 

@@ -34,28 +34,30 @@ def rows_of(table):
     return Counter(zip(*columns, strict=True))
 
 
-def loaded(source, **arguments):
-    """Return the rows that fastload reads from a source, with their numbers."""
-    return Counter(in_order(source, **arguments))
+def loaded(source, *, passes=1, **arguments):
+    """Return the rows that fastload reads from a source in its last pass, with their numbers."""
+    return Counter(in_order(source, passes=passes, **arguments))
 
 
-def in_order(source, **arguments):
-    """Return the rows that fastload reads from a source, in order."""
+def in_order(source, *, passes=1, **arguments):
+    """Return the rows that fastload reads from a source in its last pass, in order."""
     dataset = FastParquetDataset(source, nulls="mask", batch_size=1000, **arguments)
     names = sorted(name for name in dataset.schema if not name.endswith("__valid"))
-    rows = []
     with dataset:
-        for batch in dataset:
-            arrow = batch.to_arrow()
-            columns = []
-            for name in names:
-                values = _values(arrow[name])
-                if f"{name}__valid" in arrow.schema.names:
-                    valid = arrow[f"{name}__valid"].to_pylist()
-                    values = [v if ok else None for v, ok in zip(values, valid, strict=True)]
-                columns.append([None if v == "nan" else v for v in values])
-            rows += zip(*columns, strict=True)
+        for _ in range(passes):
+            rows = [row for batch in dataset for row in _rows(batch.to_arrow(), names)]
     return rows
+
+
+def _rows(arrow, names):
+    columns = []
+    for name in names:
+        values = _values(arrow[name])
+        if f"{name}__valid" in arrow.schema.names:
+            valid = arrow[f"{name}__valid"].to_pylist()
+            values = [v if ok else None for v, ok in zip(values, valid, strict=True)]
+        columns.append([None if v == "nan" else v for v in values])
+    return zip(*columns, strict=True)
 
 
 def _values(column):
