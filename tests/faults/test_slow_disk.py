@@ -21,10 +21,11 @@ from fastload.runtime.disk.entries import entries_of
 GROUPS, GROUP_ROWS = 24, 65_536
 ROWS = GROUPS * GROUP_ROWS
 HEAD = """
-    import os, sys, threading
+    import faulthandler, os, sys, threading
     from fastload import FastParquetDataset
     from fastload.engine.cache.write_behind import WriteBehind
 
+    faulthandler.dump_traceback_later(100, exit=True)  # shows what hangs
     most_held = [0]
     put = WriteBehind.put
 
@@ -57,7 +58,7 @@ def slow(tmp_path_factory):
     table = pa.table({"x": np.arange(ROWS), "y": np.arange(ROWS) * 7})
     pq.write_table(table, directory / "a.parquet", row_group_size=GROUP_ROWS)
 
-    def run(program, cache, ms, timeout_s=50.0):
+    def run(program, cache, ms, timeout_s=120.0):
         environment = {**os.environ, "LD_PRELOAD": str(library), "SLOW_WRITES_MS": str(ms)}
         text = textwrap.dedent(HEAD) + textwrap.dedent(program)
         done = subprocess.run(
