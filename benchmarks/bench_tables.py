@@ -1,6 +1,6 @@
 """One question: what does a table cost, against the same files as plain Parquet?
 
-    python benchmarks/bench_tables.py [--rows N] [--files N] [--repeats N]
+    python benchmarks/bench_tables.py [--rows N] [--files N] [--repeats N] [--planned-files N]
 
 Rows of eight columns lie in files of a Delta table and in files of an Iceberg table. Each table
 stands beside the list of its own files, since the two libraries write other files. Two more lines
@@ -9,6 +9,10 @@ has the seconds to make a dataset (the best of the repeats, with nothing kept on
 the run before kept), the seconds of a later pass, the rows per second of the passes, and these as a
 share of the rate of the plain files. Table and files take turns, in passes in order and shuffled.
 The numbers of rows are compared before any timing.
+
+The last lines are of tables with many small files: the seconds until fastload knows the files, with
+their partitions and bounds, and the seconds of the library's own plan (deltalake's
+`to_pyarrow_dataset`, pyiceberg's `plan_files`). Both begin with the log or the catalog.
 
 Needs deltalake and pyiceberg[sql-sqlite].
 """
@@ -26,12 +30,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 import deltalake
 
-from fastload import Delta, FastParquetDataset, Iceberg
+from fastload import IO, Delta, FastParquetDataset, Iceberg
+from fastload.source.stores.stores import Stores
 from support.lakehouse import (
     commit_deletes,
     equality_deletes,
@@ -41,7 +47,7 @@ from support.lakehouse import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 _BATCH_ROWS = 65_536
 _PASSES = 10
@@ -82,6 +88,50 @@ def pass_s(made: FastParquetDataset) -> float:
     return (time.perf_counter() - began) / _PASSES
 
 
+def best_s(job: Callable[[], object], repeats: int) -> float:
+    """Return the least seconds of a job."""
+    best = math.inf
+    for _ in range(repeats):
+        began = time.perf_counter()
+        job()
+        best = min(best, time.perf_counter() - began)
+    return best
+
+
+def measure_plans(directory: Path, files: int, repeats: int) -> None:
+    """Print the seconds of the plans of a Delta and of an Iceberg table over the same files."""
+    table = pa.table({"number": np.arange(4 * files), "tenth": np.arange(4 * files) % 10})
+    paths = [directory / "small" / f"{number:06}.parquet" for number in range(files)]
+    paths[0].parent.mkdir()
+    for number, path in enumerate(paths):
+        pq.write_table(table.slice(4 * number, 4), path)
+    small = str(paths[0].parent)
+    deltalake.convert_to_deltalake(small)
+    catalog = iceberg_catalog(directory / "plans")
+    created = catalog.create_table("db.t", table.schema, properties={"format-version": "2"})
+    created.add_files([f"file://{path}" for path in paths])
+    stores = Stores(None, None, IO())
+    plans: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
+        "Delta": (
+            lambda: Delta(small)._open(stores).files,  # noqa: SLF001
+            lambda: deltalake.DeltaTable(small).to_pyarrow_dataset().files,
+        ),
+        "Iceberg": (
+            lambda: Iceberg("db.t", catalog=catalog)._open(stores).files,  # noqa: SLF001
+            lambda: list(catalog.load_table("db.t").scan().plan_files()),
+        ),
+    }
+    for name, (own, library) in plans.items():
+        if not len(own()) == len(library()) == files:
+            raise SystemExit(f"Expected {files} files in each plan - at {name}")
+        taken, needed = best_s(own, repeats), best_s(library, repeats)
+        print(
+            f"{name}, plan of {files} files: {taken:.3f} s, the library {needed:.3f} s, "
+            f"ratio {taken / needed:.2f}",
+            flush=True,
+        )
+
+
 def measure(sources: Mapping[str, tuple[Any, int]], repeats: int) -> None:
     """Print the lines of sources by name, with their rows; the first stands for the plain files."""
     for name, (source, rows) in sources.items():
@@ -117,6 +167,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=4_000_000)
     parser.add_argument("--files", type=int, default=16)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--planned-files", type=int, default=1000)
     asked = parser.parse_args()
     rows = asked.rows // asked.files * asked.files
     with tempfile.TemporaryDirectory() as directory:
@@ -150,6 +201,7 @@ def main() -> None:
         commit_deletes(table, equality_deletes(table, pa.table({"tenth": [3]})))
         left = rows - (rows + 6) // 10
         measure({**plain, "Iceberg, equality deletes": (iceberg, left)}, asked.repeats)
+        measure_plans(Path(directory), asked.planned_files, asked.repeats)
 
 
 if __name__ == "__main__":

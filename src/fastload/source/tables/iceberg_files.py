@@ -66,7 +66,12 @@ class IcebergFiles:
             for keys, path in columns.paths.items()
             if isinstance(keys[-1], int) and columns.type_of(path) is not None
         }
-        self._type_of = {number: schema.find_type(number) for number in self._path_of}
+        # Bounds of floats say nothing about NaN.
+        self._bounded = {
+            number: (schema.find_type(number), arrow)
+            for number, path in self._path_of.items()
+            if not pa.types.is_floating(arrow := columns.type_of(path))
+        }
         self._defaults = dict(self._find_defaults())
         self._all: list[_Delete] = []  # equality deletes that hold in every partition
         self._of_partition: defaultdict[Any, list[_Delete]] = defaultdict(list)
@@ -166,7 +171,10 @@ class IcebergFiles:
         lower, upper = file.lower_bounds or {}, file.upper_bounds or {}
         counts = file.null_value_counts or {}
         for number, path in self._path_of.items():
-            least, most = (self._bound(each.get(number), number) for each in (lower, upper))
+            least = most = None
+            if number in self._bounded and number in lower and number in upper:
+                kind, arrow = self._bounded[number]
+                least, most = (_bound(each[number], kind, arrow) for each in (lower, upper))
             count = counts.get(number)
             nulls = None
             if count is not None:
@@ -174,20 +182,19 @@ class IcebergFiles:
             if (least is not None and most is not None) or nulls is not None:
                 yield Bounds(path, least, most, nulls)
 
-    def _bound(self, data: bytes | None, number: int) -> Any:
-        from pyiceberg.conversions import from_bytes
-        from pyiceberg.types import IntegerType, LongType
 
-        arrow, kind = self._columns.type_of(self._path_of[number]), self._type_of[number]
-        # Bounds of floats say nothing about NaN.
-        if data is None or pa.types.is_floating(arrow):
-            return None
-        if isinstance(kind, LongType) and len(data) == 4:  # written before the column was widened
-            kind = IntegerType()
-        try:
-            return _scalar(from_bytes(kind, data), arrow)
-        except (struct.error, TypeError, ValueError, pa.ArrowException):
-            return None
+def _bound(data: bytes | None, kind: Any, arrow: Any) -> Any:
+    if data is None:
+        return None
+    try:
+        # Four bytes of a long were written before the column was widened.
+        if pa.types.is_integer(arrow) and len(data) in (4, 8):
+            return pa.scalar(int.from_bytes(data, "little", signed=True), arrow)
+        from pyiceberg.conversions import from_bytes
+
+        return _scalar(from_bytes(kind, data), arrow)
+    except (struct.error, TypeError, ValueError, pa.ArrowException):
+        return None
 
 
 def _scalar(value: Any, arrow: Any) -> Any:
