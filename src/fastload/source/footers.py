@@ -155,13 +155,14 @@ class _Reading:
             self._take(index, *_read_local(self._found[index]))
 
         left, stop = iter(indices), time.monotonic() + _ALONE_S
-        while time.monotonic() < stop:
-            index = next(left, None)
-            if index is None:
-                return
+        for index in left:
             read(index)
+            if time.monotonic() > stop:
+                break
         rest = list(left)
-        threads = ThreadPoolExecutor(min(_THREADS, max(1, len(rest))), "fastload-footer")
+        if not rest:
+            return
+        threads = ThreadPoolExecutor(min(_THREADS, len(rest)), "fastload-footer")
         try:
             list(threads.map(read, rest))
         finally:

@@ -172,9 +172,9 @@ class IcebergFiles:
         counts = file.null_value_counts or {}
         for number, path in self._path_of.items():
             least = most = None
-            if number in self._bounded and number in lower and number in upper:
+            if number in self._bounded:
                 kind, arrow = self._bounded[number]
-                least, most = (_bound(each[number], kind, arrow) for each in (lower, upper))
+                least, most = (_bound(each.get(number), kind, arrow) for each in (lower, upper))
             count = counts.get(number)
             nulls = None
             if count is not None:
@@ -188,7 +188,7 @@ def _bound(data: bytes | None, kind: Any, arrow: Any) -> Any:
         return None
     try:
         # Four bytes of a long were written before the column was widened.
-        if pa.types.is_integer(arrow) and len(data) in (4, 8):
+        if pa.types.is_integer(arrow) and len(data) in (4, arrow.bit_width // 8):
             return pa.scalar(int.from_bytes(data, "little", signed=True), arrow)
         from pyiceberg.conversions import from_bytes
 
