@@ -172,6 +172,7 @@ Status WindowTask::OpenCursor(size_t column, size_t piece, size_t stream,
   hold_copies();
   const int64_t page_bytes = input.page_bytes;
   const int64_t kept_rows = RowsToKeep(column, piece, page_bytes);
+  if (kept_rows == 0) KeepPages(column, piece, stream, &input);
   ARROW_RETURN_NOT_OK(OpenChunkRows(std::move(input), spec, BitsOf(*source_, *window_, p),
                                     CopiesOf(*window_, piece), std::move(pages), cursor));
   if (kept_rows == 0) return Status::OK();
@@ -277,19 +278,27 @@ Result<ChunkInput> WindowTask::OpenPages(size_t column, size_t piece, size_t str
           dictionaries->Keep(key, std::move(dictionary));
         };
   }
-  // The page cache keeps what is not compressed as well.
-  const bool worth_keeping = input.compressed || file_spec.remote;
-  const ChunkPages& pages = state_.pages[stream];
-  if (worth_keeping && pages.omitted.empty() && !pages.lacks_dictionary &&
-      RowsToKeep(column, piece, input.page_bytes) == 0) {
-    // Each lane passes over the pages of other lanes.
-    input.pages =
-        window_->shared[piece] && BitsOf(*source_, *window_, p).all()
-            ? kept.RecordWhole(key, input.levels, input.page_bytes,
-                               std::move(input.pages))
-            : kept.Record(key, input.levels, input.page_bytes, std::move(input.pages));
-  }
   return input;
+}
+
+void WindowTask::KeepPages(size_t column, size_t piece, size_t stream,
+                           ChunkInput* input) {
+  const Piece& p = window_->pieces[piece];
+  const auto file = static_cast<int32_t>(p.file);
+  // The page cache keeps what is not compressed as well.
+  const bool worth_keeping = input->compressed || source_->files.spec(file).remote;
+  const ChunkPages& pages = state_.pages[stream];
+  if (!worth_keeping || !pages.omitted.empty() || pages.lacks_dictionary) return;
+  const ColumnSpec& spec = source_->columns[static_cast<size_t>(unit_.columns[column])];
+  const KeptPages::Key key(file, static_cast<int32_t>(p.row_group),
+                           spec.leaves[static_cast<size_t>(file)]);
+  KeptPages& kept = source_->kept;
+  // Each lane passes over the pages of other lanes.
+  input->pages =
+      window_->shared[piece] && BitsOf(*source_, *window_, p).all()
+          ? kept.RecordWhole(key, input->levels, input->page_bytes,
+                             std::move(input->pages))
+          : kept.Record(key, input->levels, input->page_bytes, std::move(input->pages));
 }
 
 Status WindowTask::OpenBlock(const DecodedQueue::Block& block, const ColumnSpec& spec,

@@ -289,6 +289,9 @@ class WindowTask {
   // Opens the pages of a column chunk: kept pages, or pages from the stream.
   Result<ChunkInput> OpenPages(size_t column, size_t piece, size_t stream,
                                Cursor* cursor);
+  // Has the pages recorded while they are read, if they are worth their memory. Kept
+  // pages stay as they are.
+  void KeepPages(size_t column, size_t piece, size_t stream, ChunkInput* input);
   static Status OpenBlock(const DecodedQueue::Block& block, const ColumnSpec& spec,
                           RowCopies copies, Cursor* cursor);
   // Opens a reader of the selected rows of a column chunk, and of their copies.
