@@ -186,7 +186,7 @@ class KeptPages::Recorder final : public parquet::PageReader {
   Recorder(KeptPages* kept, const Key& key, std::shared_ptr<KeptChunk> chunk,
            std::unique_ptr<parquet::PageReader> pages)
       : kept_(kept), key_(key), chunk_(std::move(chunk)), pages_(std::move(pages)) {}
-  ~Recorder() override { GiveUp(/*again=*/true); }
+  ~Recorder() override { GiveUp(); }
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
@@ -197,19 +197,20 @@ class KeptPages::Recorder final : public parquet::PageReader {
           [this, passes_over = std::exchange(data_page_filter_, nullptr)](
               const parquet::DataPageStats& stats) {
             const bool passed_over = passes_over(stats);
-            if (passed_over) GiveUp(/*again=*/true);
+            if (passed_over) GiveUp();
             return passed_over;
           });
     }
     auto page = pages_->NextPage();
     if (chunk_ == nullptr || page == nullptr) return page;
     if (!chunk_->Add(*page)) {
-      GiveUp(/*again=*/false);
+      chunk_.reset();
+      kept_->chunks_.Refuse(key_);
       return page;
     }
     // Elements of lists can wait in the copy, which outlives `page`.
     page = chunk_->pages().back();
-    if (chunk_->complete()) kept_->Enter(key_, std::move(chunk_));
+    if (chunk_->complete()) kept_->chunks_.Enter(key_, std::move(chunk_));
     return page;
   }
 
@@ -219,10 +220,10 @@ class KeptPages::Recorder final : public parquet::PageReader {
 
  private:
   // Ends the recording, unless the recording has ended.
-  void GiveUp(bool again) noexcept {
+  void GiveUp() noexcept {
     if (chunk_ == nullptr) return;
     chunk_.reset();
-    kept_->GiveUp(key_, again);
+    kept_->chunks_.GiveUp(key_);
   }
 
   KeptPages* const kept_;
@@ -234,12 +235,6 @@ class KeptPages::Recorder final : public parquet::PageReader {
 KeptPages::KeptPages(int64_t limit_bytes)
     : memory_(std::make_shared<KeptMemory>(limit_bytes)) {}
 
-std::shared_ptr<const KeptChunk> KeptPages::Find(const Key& key) const {
-  std::lock_guard lock(mutex_);
-  const auto found = chunks_.find(key);
-  return found == chunks_.end() ? nullptr : found->second;
-}
-
 std::unique_ptr<parquet::PageReader> KeptPages::Read(
     std::shared_ptr<const KeptChunk> chunk) {
   served_ += 1;
@@ -249,10 +244,7 @@ std::unique_ptr<parquet::PageReader> KeptPages::Read(
 std::shared_ptr<KeptChunk> KeptPages::Begin(const Key& key, int64_t levels,
                                             int64_t bytes) {
   if (levels <= 0 || bytes <= 0 || bytes > memory_->limit_bytes()) return nullptr;
-  {
-    std::lock_guard lock(mutex_);
-    if (!chunks_.emplace(key, nullptr).second) return nullptr;
-  }
+  if (!chunks_.Begin(key)) return nullptr;
   std::shared_ptr<KeptChunk> chunk;
   try {
     chunk = std::make_shared<KeptChunk>(memory_, bytes, levels);
@@ -260,7 +252,7 @@ std::shared_ptr<KeptChunk> KeptPages::Begin(const Key& key, int64_t levels,
     chunk = nullptr;  // a pass can do without kept pages
   }
   if (chunk != nullptr && chunk->Reserve()) return chunk;
-  GiveUp(key, /*again=*/true);
+  chunks_.GiveUp(key);
   return nullptr;
 }
 
@@ -288,42 +280,26 @@ std::unique_ptr<parquet::PageReader> KeptPages::RecordWhole(
     error = std::current_exception();
   }
   if (chunk->complete()) {
-    Enter(key, chunk);
+    chunks_.Enter(key, chunk);
     return std::make_unique<KeptReader>(chunk);
   }
-  GiveUp(key, /*again=*/error != nullptr);
+  if (error != nullptr) {
+    chunks_.GiveUp(key);
+  } else {
+    chunks_.Refuse(key);
+  }
   return std::make_unique<RestReader>(chunk, std::move(page), std::move(error),
                                       std::move(pages));
 }
 
 void KeptPages::LowerLimit(int64_t limit_bytes) {
   memory_->LowerLimit(limit_bytes);
-  while (memory_->held_bytes() > memory_->limit_bytes()) {
-    std::shared_ptr<const KeptChunk> last;  // dies without the lock
-    std::lock_guard lock(mutex_);
-    if (order_.empty()) return;
-    const auto found = chunks_.find(order_.back());
-    last = std::move(found->second);
-    chunks_.erase(found);
-    order_.pop_back();
-  }
+  chunks_.Shrink(*memory_);
 }
 
 KeptPages::Stats KeptPages::stats() const {
   return {
       .bytes = memory_->held_bytes(), .limit = memory_->limit_bytes(), .served = served_};
-}
-
-void KeptPages::Enter(const Key& key, std::shared_ptr<const KeptChunk> chunk) {
-  std::lock_guard lock(mutex_);
-  order_.push_back(key);
-  chunks_[key] = std::move(chunk);
-}
-
-void KeptPages::GiveUp(const Key& key, bool again) noexcept {
-  if (!again) return;
-  std::lock_guard lock(mutex_);
-  chunks_.erase(key);
 }
 
 }  // namespace fastload

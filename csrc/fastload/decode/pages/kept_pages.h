@@ -3,14 +3,13 @@
 
 #include <atomic>
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <tuple>
 #include <vector>
 
 #include "arrow/buffer.h"
 #include "fastload/decode/pages/kept_memory.h"
+#include "fastload/decode/pages/kept_table.h"
 #include "parquet/column_page.h"
 #include "parquet/column_reader.h"
 
@@ -60,9 +59,7 @@ class KeptChunk {
   std::vector<std::shared_ptr<parquet::Page>> pages_;
 };
 
-// The column chunks of a dataset whose pages are kept. Chunks come first, and stay: a
-// pass reads each chunk once, so replacing chunks would lose each one before its next
-// use. Thread-safe.
+// The column chunks of a dataset whose pages are kept. Thread-safe.
 class KeptPages {
  public:
   // (file, row group, leaf).
@@ -78,7 +75,9 @@ class KeptPages {
   explicit KeptPages(int64_t limit_bytes);
 
   // Returns the chunk, or null if the chunk is not kept.
-  std::shared_ptr<const KeptChunk> Find(const Key& key) const;
+  std::shared_ptr<const KeptChunk> Find(const Key& key) const {
+    return chunks_.Find(key);
+  }
 
   // Returns the pages of a chunk that is kept, and counts the chunk as served.
   std::unique_ptr<parquet::PageReader> Read(std::shared_ptr<const KeptChunk> chunk);
@@ -112,17 +111,10 @@ class KeptPages {
   // Returns a chunk to record, or null if the chunk has no room, is kept, or is being
   // recorded.
   std::shared_ptr<KeptChunk> Begin(const Key& key, int64_t levels, int64_t bytes);
-  // Keeps the chunk.
-  void Enter(const Key& key, std::shared_ptr<const KeptChunk> chunk);
-  // Ends a recording without a chunk. `again`: a later pass may record the chunk.
-  void GiveUp(const Key& key, bool again) noexcept;
 
   const std::shared_ptr<KeptMemory> memory_;
   std::atomic<int64_t> served_ = 0;
-  mutable std::mutex mutex_;  // guards the members below
-  // Null: the chunk is being recorded, or cannot be kept.
-  std::map<Key, std::shared_ptr<const KeptChunk>> chunks_;
-  std::vector<Key> order_;  // keys of kept chunks, in the order in which they came
+  KeptTable<Key, KeptChunk> chunks_;
 };
 
 }  // namespace fastload

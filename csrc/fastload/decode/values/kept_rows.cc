@@ -108,11 +108,11 @@ class KeptSelections::Recording {
   void GiveUp() noexcept {
     if (rows_ == nullptr) return;
     rows_.reset();
-    kept_->GiveUp(key_);
+    kept_->chunks_.GiveUp(key_);
   }
   void Refuse() {
-    GiveUp();
-    kept_->Refuse(key_);
+    rows_.reset();
+    kept_->chunks_.Refuse(key_);
   }
 
   // Records rows, unless the recording has ended.
@@ -160,7 +160,8 @@ class KeptSelections::Recording {
 
   // Keeps the rows if all of them are recorded.
   void EnterIfComplete() {
-    if (rows_ != nullptr && next_ == rows_->rows()) kept_->Enter(key_, std::move(rows_));
+    if (rows_ != nullptr && next_ == rows_->rows())
+      kept_->chunks_.Enter(key_, std::move(rows_));
   }
 
  private:
@@ -236,12 +237,6 @@ class KeptSelections::BytesRecorder final : public BytesReader {
   const std::unique_ptr<BytesReader> reader_;
 };
 
-std::shared_ptr<const KeptRows> KeptSelections::Find(const Key& key) const {
-  std::lock_guard lock(mutex_);
-  const auto found = chunks_.find(key);
-  return found == chunks_.end() ? nullptr : found->second;
-}
-
 std::unique_ptr<FixedReader> KeptSelections::Read(std::shared_ptr<const KeptRows> rows) {
   served_ += 1;
   return std::make_unique<KeptRowsReader>(std::move(rows));
@@ -274,10 +269,7 @@ std::unique_ptr<BytesReader> KeptSelections::RecordBytes(
 std::shared_ptr<KeptRows> KeptSelections::Begin(const Key& key, int64_t rows,
                                                 int64_t item_bytes) {
   if (rows <= 0 || rows * item_bytes > memory_->limit_bytes()) return nullptr;
-  {
-    std::lock_guard lock(mutex_);
-    if (!chunks_.emplace(key, nullptr).second) return nullptr;
-  }
+  if (!chunks_.Begin(key)) return nullptr;
   std::shared_ptr<KeptRows> kept;
   try {
     auto values = MemoryOf(rows * item_bytes);
@@ -289,7 +281,7 @@ std::shared_ptr<KeptRows> KeptSelections::Begin(const Key& key, int64_t rows,
   } catch (const std::bad_alloc&) {
     kept = nullptr;  // a pass can do without kept rows
   }
-  if (kept == nullptr) GiveUp(key);
+  if (kept == nullptr) chunks_.GiveUp(key);
   return kept;
 }
 
@@ -299,39 +291,6 @@ std::shared_ptr<arrow::MutableBuffer> KeptSelections::MemoryOf(int64_t bytes) {
   auto memory = memory_->Allocate(bytes);
   if (memory == nullptr) memory_->Release(size);
   return memory;
-}
-
-void KeptSelections::Shrink() {
-  while (memory_->held_bytes() > memory_->limit_bytes()) {
-    std::shared_ptr<const KeptRows> last;  // dies without the lock
-    std::lock_guard lock(mutex_);
-    if (order_.empty()) return;
-    const auto found = chunks_.find(order_.back());
-    last = std::move(found->second);
-    chunks_.erase(found);
-    order_.pop_back();
-  }
-}
-
-bool KeptSelections::Refuses(const Key& key) const {
-  std::lock_guard lock(mutex_);
-  return refused_.contains(key);
-}
-
-void KeptSelections::Enter(const Key& key, std::shared_ptr<const KeptRows> rows) {
-  std::lock_guard lock(mutex_);
-  order_.push_back(key);
-  chunks_[key] = std::move(rows);
-}
-
-void KeptSelections::GiveUp(const Key& key) noexcept {
-  std::lock_guard lock(mutex_);
-  chunks_.erase(key);
-}
-
-void KeptSelections::Refuse(const Key& key) {
-  std::lock_guard lock(mutex_);
-  refused_.insert(key);
 }
 
 }  // namespace fastload

@@ -4,16 +4,14 @@
 #include <atomic>
 #include <compare>
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
-#include <set>
 #include <utility>
 #include <vector>
 
 #include "arrow/buffer.h"
 #include "fastload/base/status.h"
 #include "fastload/decode/pages/kept_memory.h"
+#include "fastload/decode/pages/kept_table.h"
 #include "fastload/decode/values/value_reader.h"
 
 namespace fastload {
@@ -53,8 +51,7 @@ class KeptRows {
   std::vector<Piece> pieces_;
 };
 
-// The column chunks of a dataset whose selected rows are kept. Chunks come first, and
-// stay, as in KeptPages. Thread-safe.
+// The column chunks of a dataset whose selected rows are kept. Thread-safe.
 class KeptSelections {
  public:
   struct Key {
@@ -69,7 +66,7 @@ class KeptSelections {
       : memory_(std::move(memory)) {}
 
   // Returns the rows, or null if they are not kept.
-  std::shared_ptr<const KeptRows> Find(const Key& key) const;
+  std::shared_ptr<const KeptRows> Find(const Key& key) const { return chunks_.Find(key); }
 
   // Returns true if the rows are kept for some reader of the column.
   bool Has(int32_t file, int32_t row_group, int32_t column) const {
@@ -97,10 +94,10 @@ class KeptSelections {
                                            std::unique_ptr<BytesReader> reader);
 
   // Returns true if rows took more than the most bytes.
-  bool Refuses(const Key& key) const;
+  bool Refuses(const Key& key) const { return chunks_.Refuses(key); }
 
   // Lets go of the chunks that came last until the memory is within its limit.
-  void Shrink();
+  void Shrink() { chunks_.Shrink(*memory_); }
 
   // Returns how often kept rows were read.
   int64_t served() const { return served_; }
@@ -114,18 +111,10 @@ class KeptSelections {
   std::shared_ptr<arrow::MutableBuffer> MemoryOf(int64_t bytes);
   // Returns rows to record; null if they have no room, are kept, or are being recorded.
   std::shared_ptr<KeptRows> Begin(const Key& key, int64_t rows, int64_t item_bytes);
-  void Enter(const Key& key, std::shared_ptr<const KeptRows> rows);
-  // Ends a recording without rows; a later pass may record them.
-  void GiveUp(const Key& key) noexcept;
-  void Refuse(const Key& key);
 
   const std::shared_ptr<KeptMemory> memory_;
   std::atomic<int64_t> served_ = 0;
-  mutable std::mutex mutex_;  // guards the members below
-  // Null: the rows are being recorded.
-  std::map<Key, std::shared_ptr<const KeptRows>> chunks_;
-  std::vector<Key> order_;  // keys of kept chunks, in the order in which they came
-  std::set<Key> refused_;
+  KeptTable<Key, KeptRows> chunks_;
 };
 
 }  // namespace fastload

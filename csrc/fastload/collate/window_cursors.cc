@@ -1,0 +1,209 @@
+// How a task opens a reader of a column chunk: of kept rows, kept pages, pages from a
+// stream, or a cached block.
+#include <utility>
+
+#include "fastload/blocks/decoded_reader.h"
+#include "fastload/collate/window.h"
+#include "fastload/decode/chunk_reader.h"
+#include "fastload/decode/constant_reader.h"
+#include "fastload/decode/pages/chunk_open.h"
+#include "fastload/decode/repeated_reader.h"
+#include "fastload/decode/selected_reader.h"
+
+namespace fastload {
+
+Status WindowTask::OpenCursor(size_t column, size_t piece, size_t stream,
+                              Cursor* cursor) {
+  const Piece& p = window_->pieces[piece];
+  const auto file = static_cast<int32_t>(p.file);
+  const ColumnSpec& spec = source_->columns[static_cast<size_t>(unit_.columns[column])];
+  const auto hold_copies = [&] {
+    if (!window_->copies.empty()) cursor->copies = window_->copies[piece];
+  };
+  if (source_->blocks != nullptr) {
+    ARROW_RETURN_NOT_OK(
+        OpenBlock(window_->blocks[piece], spec, CopiesOf(*window_, piece), cursor));
+    hold_copies();
+    return Status::OK();
+  }
+  if (!spec.HasLeaf(file)) {
+    *cursor = Cursor{};
+    if (spec.depth > 0) {
+      cursor->nested = MakeNullNestedReader(&spec);
+    } else if (spec.bytes) {
+      cursor->bytes = MakeConstantBytesReader(&spec, file);
+    } else {
+      cursor->fixed = MakeConstantFixedReader(&spec, file);
+    }
+    return Status::OK();
+  }
+  if (state_.kept_rows[stream] != nullptr) {
+    *cursor = Cursor{};
+    std::shared_ptr<const KeptRows> rows = std::move(state_.kept_rows[stream]);
+    if (spec.bytes) {
+      cursor->bytes = source_->kept_rows.ReadBytes(std::move(rows));
+    } else {
+      cursor->fixed = source_->kept_rows.Read(std::move(rows));
+    }
+    return Status::OK();
+  }
+  ARROW_ASSIGN_OR_RAISE(ChunkInput input, OpenPages(column, piece, stream, cursor));
+  ChunkPages& pages = state_.pages[stream];
+  hold_copies();
+  const int64_t page_bytes = input.page_bytes;
+  const int64_t kept_rows = RowsToKeep(column, piece, page_bytes);
+  if (kept_rows == 0) KeepPages(column, piece, stream, &input);
+  ARROW_RETURN_NOT_OK(OpenChunkRows(std::move(input), spec, BitsOf(*source_, *window_, p),
+                                    CopiesOf(*window_, piece), std::move(pages), cursor));
+  if (kept_rows == 0) return Status::OK();
+  const KeptSelections::Key key = RowsKey(unit_, unit_.columns[column], p);
+  if (spec.bytes) {
+    cursor->bytes = source_->kept_rows.RecordBytes(key, kept_rows, page_bytes,
+                                                   std::move(cursor->bytes));
+  } else {
+    cursor->fixed = source_->kept_rows.Record(key, kept_rows, ItemBytes(spec),
+                                              std::move(cursor->fixed));
+  }
+  return Status::OK();
+}
+
+int64_t WindowTask::RowsToKeep(size_t column, size_t piece, int64_t page_bytes) const {
+  const Piece& p = window_->pieces[piece];
+  const ColumnSpec& spec = source_->columns[static_cast<size_t>(unit_.columns[column])];
+  if (spec.depth > 0 || !MayKeepRows(*source_, *window_, piece)) return 0;
+  const RowBits bits = BitsOf(*source_, *window_, p);
+  const int64_t rows = CountSelected(bits);
+  if (!spec.bytes) return rows * ItemBytes(spec) <= page_bytes ? rows : 0;
+  // The bytes of pages are those of views at most, and may be those of a dictionary.
+  const double share = static_cast<double>(rows) / static_cast<double>(bits.rows);
+  const auto views = static_cast<double>(rows * static_cast<int64_t>(sizeof(ByteView)));
+  const auto all = static_cast<double>(page_bytes);
+  if (views + share * all > all) return 0;
+  return source_->kept_rows.Refuses(RowsKey(unit_, unit_.columns[column], p)) ? 0 : rows;
+}
+
+Status WindowTask::OpenChunkRows(ChunkInput input, const ColumnSpec& spec, RowBits bits,
+                                 RowCopies copies, ChunkPages pages, Cursor* cursor) {
+  const RepeatedRows rows{.copies = copies,
+                          .bits = bits,
+                          .decodes_gaps = NeverFails(spec, input),
+                          .nullable = input.descr->max_definition_level() > 0};
+  // Opens a reader of the selected rows: `whole` if all rows are selected.
+  const auto open = [&](const ColumnSpec* base, auto* whole, auto* selected) {
+    return bits.all() ? whole(std::move(input), base)
+                      : selected(std::move(input), base, bits, std::move(pages));
+  };
+  if (spec.depth > 0) {
+    ARROW_ASSIGN_OR_RAISE(cursor->nested,
+                          open(&spec, NestedReader::Make, MakeSelectedNestedReader));
+    if (!copies.single()) {
+      cursor->nested = MakeRepeatedNestedReader(copies, &spec, std::move(cursor->nested));
+    }
+    return Status::OK();
+  }
+  if (spec.bytes) {
+    const auto make = [&](const ColumnSpec* base) {
+      return open(base, MakeBytesReader, MakeSelectedBytesReader);
+    };
+    return (copies.single() ? make(&spec) : MakeRepeatedBytesReader(rows, &spec, make))
+        .Value(&cursor->bytes);
+  }
+  const auto make = [&](const ColumnSpec* base) {
+    return open(base, MakeFixedReader, MakeSelectedFixedReader);
+  };
+  return (copies.single() ? make(&spec) : MakeRepeatedFixedReader(rows, &spec, make))
+      .Value(&cursor->fixed);
+}
+
+Result<ChunkInput> WindowTask::OpenPages(size_t column, size_t piece, size_t stream,
+                                         Cursor* cursor) {
+  const Piece& p = window_->pieces[piece];
+  const auto file = static_cast<int32_t>(p.file);
+  const auto row_group = static_cast<int32_t>(p.row_group);
+  const FileSpec& file_spec = source_->files.spec(file);
+  const int32_t leaf = source_->columns[static_cast<size_t>(unit_.columns[column])]
+                           .leaves[static_cast<size_t>(file)];
+  const KeptPages::Key key(file, row_group, leaf);
+  KeptPages& kept = source_->kept;
+  auto& chunk = state_.kept[stream];
+  if (chunk == nullptr && window_->shared[piece]) {
+    // Another lane may have read the chunk since the window was prepared.
+    chunk = kept.Find(key);
+    if (chunk != nullptr) state_.streams[stream].reset();
+  }
+  if (chunk != nullptr) {
+    *cursor = Cursor{};
+    ChunkInput input{.file = file,
+                     .descr = file_spec.Column(leaf),
+                     .rows = file_spec.RowsOf(row_group),
+                     .levels = chunk->levels(),
+                     .pool = &source_->pool};
+    input.pages = kept.Read(std::move(chunk));
+    return input;
+  }
+  auto& bytes = state_.streams[stream];
+  *cursor = Cursor{.stream = bytes, .fetch_bytes = bytes->MemoryBytes()};
+  ARROW_ASSIGN_OR_RAISE(
+      ChunkInput input,
+      OpenChunk(file_spec, state_.chunks[stream], leaf, std::move(bytes), &source_->pool,
+                {.verify_crc = source_->verify_crc}));
+  input.file = file;
+  input.decoded_pages = &source_->counters.decoded_pages;
+  input.dictionary.kept = std::move(state_.dictionaries[stream]);
+  if (p.numbers >= 0 && source_->dictionaries.on() && state_.pages[stream].told_apart) {
+    input.dictionary.keep =
+        [dictionaries = &source_->dictionaries,
+         key = KeptDictionaries::Key{file, row_group, unit_.columns[column]}](
+            std::shared_ptr<const DecodedDictionary> dictionary) {
+          dictionaries->Keep(key, std::move(dictionary));
+        };
+  }
+  return input;
+}
+
+void WindowTask::KeepPages(size_t column, size_t piece, size_t stream,
+                           ChunkInput* input) {
+  const Piece& p = window_->pieces[piece];
+  const auto file = static_cast<int32_t>(p.file);
+  // The page cache keeps what is not compressed as well.
+  const bool worth_keeping = input->compressed || source_->files.spec(file).remote;
+  const ChunkPages& pages = state_.pages[stream];
+  if (!worth_keeping || !pages.omitted.empty() || pages.lacks_dictionary) return;
+  const ColumnSpec& spec = source_->columns[static_cast<size_t>(unit_.columns[column])];
+  const KeptPages::Key key(file, static_cast<int32_t>(p.row_group),
+                           spec.leaves[static_cast<size_t>(file)]);
+  KeptPages& kept = source_->kept;
+  // Each lane passes over the pages of other lanes.
+  input->pages =
+      window_->shared[piece] && BitsOf(*source_, *window_, p).all()
+          ? kept.RecordWhole(key, input->levels, input->page_bytes,
+                             std::move(input->pages))
+          : kept.Record(key, input->levels, input->page_bytes, std::move(input->pages));
+}
+
+Status WindowTask::OpenBlock(const DecodedQueue::Block& block, const ColumnSpec& spec,
+                             RowCopies copies, Cursor* cursor) {
+  *cursor = Cursor{};
+  const RepeatedRows rows{.copies = copies};
+  if (spec.depth > 0) {
+    ARROW_ASSIGN_OR_RAISE(cursor->nested, MakeDecodedNestedReader(block, &spec));
+    if (!copies.single()) {
+      cursor->nested = MakeRepeatedNestedReader(copies, &spec, std::move(cursor->nested));
+    }
+    return Status::OK();
+  }
+  if (spec.bytes) {
+    const auto make = [&](const ColumnSpec* base) {
+      return MakeDecodedBytesReader(block, base);
+    };
+    return (copies.single() ? make(&spec) : MakeRepeatedBytesReader(rows, &spec, make))
+        .Value(&cursor->bytes);
+  }
+  const auto make = [&](const ColumnSpec* base) {
+    return MakeDecodedFixedReader(block, base);
+  };
+  return (copies.single() ? make(&spec) : MakeRepeatedFixedReader(rows, &spec, make))
+      .Value(&cursor->fixed);
+}
+
+}  // namespace fastload
