@@ -28,8 +28,8 @@
 #include <utility>
 #include <vector>
 
-#include "fastload/base/platform.h"
 #include "fastload/base/stream_copy.h"
+#include "huge_memory.h"
 
 namespace {
 
@@ -41,17 +41,6 @@ constexpr uint32_t kGap = 160;
 constexpr uint32_t kSlack = 64;
 constexpr int kColumns = 8;
 constexpr int kRuns = 40;
-
-template <typename T>
-T* Memory(size_t count) {
-  constexpr size_t kHugePage = size_t{2} << 20;
-  const size_t bytes = (count * sizeof(T) + kHugePage - 1) / kHugePage * kHugePage;
-  void* const data = std::aligned_alloc(kHugePage, bytes);
-  if (data == nullptr) std::abort();
-  fastload::AdviseHugePages(data, bytes);
-  std::memset(data, 0, bytes);
-  return static_cast<T*>(data);
-}
 
 // A window: the copies of its rows, and where they go.
 struct Window {

@@ -18,8 +18,8 @@
 #include <random>
 #include <vector>
 
-#include "fastload/base/platform.h"
 #include "fastload/base/stream_copy.h"
+#include "huge_memory.h"
 
 namespace {
 
@@ -30,17 +30,6 @@ constexpr uint32_t kRows = 1 << 19;
 constexpr uint32_t kBlockRows = 1024;
 constexpr uint32_t kGap = 160;
 constexpr int kColumns = 6;
-
-template <typename T>
-T* Memory(size_t count) {
-  constexpr size_t kHugePage = size_t{2} << 20;
-  const size_t bytes = (count * sizeof(T) + kHugePage - 1) / kHugePage * kHugePage;
-  void* const data = std::aligned_alloc(kHugePage, bytes);
-  if (data == nullptr) std::abort();
-  fastload::AdviseHugePages(data, bytes);
-  std::memset(data, 1, bytes);
-  return static_cast<T*>(data);
-}
 
 // A random order, at once and in the two steps of buckets of `bucket_rows`.
 struct Order {
@@ -178,28 +167,38 @@ void Stack() {
   const Order order(1 << 13);
   std::vector<uint32_t> position_of(kRows);
   for (uint32_t p = 0; p < kRows; ++p) position_of[order.rows[p]] = p;
-  auto* const out = Memory<uint8_t>(size_t{kRows} * kRowBytes);
+  constexpr int64_t kWholeLines = 256;  // of a row
+  auto* const out = Memory<uint8_t>(size_t{kRows} * kWholeLines);
   auto* const rows = Memory<uint8_t>(1024 * kRowBytes);
 
   constexpr int64_t kTileRows = 512;
   auto* const tile = Memory<uint64_t>(kWidth * (kTileRows + 8));
-  std::printf("%-34s%10.2f\n", "stack, rows one by one", Cost(kWidth, [&] {
-                for (uint32_t first = 0; first < kRows; first += kTileRows) {
-                  for (int c = 0; c < kWidth; ++c) {
-                    const uint16_t* codes = columns[c] + first % 8192;
-                    for (int64_t i = 0; i < kTileRows; ++i) {
-                      tile[c * (kTileRows + 8) + i] = tables[c][codes[i]];
+  // Writes rows of `stride` bytes one by one, each to a place that begins a multiple of
+  // that behind `out`.
+  const auto one_by_one = [&](const char* name, int64_t stride, const auto& place_of) {
+    std::printf("%-34s%10.2f\n", name, Cost(kWidth, [&] {
+                  for (uint32_t first = 0; first < kRows; first += kTileRows) {
+                    for (int c = 0; c < kWidth; ++c) {
+                      const uint16_t* codes = columns[c] + first % 8192;
+                      for (int64_t i = 0; i < kTileRows; ++i) {
+                        tile[c * (kTileRows + 8) + i] = tables[c][codes[i]];
+                      }
+                    }
+                    for (uint32_t i = 0; i < kTileRows; ++i) {
+                      auto* const row = reinterpret_cast<uint64_t*>(rows);
+                      for (int c = 0; c < kWidth; ++c)
+                        row[c] = tile[c * (kTileRows + 8) + i];
+                      StreamCopy(out + place_of(first + i) * stride, rows, stride);
                     }
                   }
-                  for (int64_t i = 0; i < kTileRows; ++i) {
-                    auto* const row = reinterpret_cast<uint64_t*>(rows);
-                    for (int c = 0; c < kWidth; ++c)
-                      row[c] = tile[c * (kTileRows + 8) + i];
-                    StreamCopy(out + int64_t{position_of[first + i]} * kRowBytes, rows,
-                               kRowBytes);
-                  }
-                }
-              }));
+                }));
+  };
+  one_by_one("stack, rows one by one", kRowBytes,
+             [&](uint32_t row) { return int64_t{position_of[row]}; });
+  one_by_one("stack, rows of whole lines", kWholeLines,
+             [&](uint32_t row) { return int64_t{position_of[row]}; });
+  one_by_one("stack, rows in order", kRowBytes,
+             [](uint32_t row) { return int64_t{row}; });
 
   auto* const dealt = Memory<Record>(order.slot_count());
   auto* const records = Memory<Record>(1024);

@@ -47,13 +47,7 @@ const uint32_t* OutputRows::Get(int64_t first, int64_t rows) {
 
 void CopyRows(const uint8_t* rows, int64_t width, const uint32_t* outputs, int64_t count,
               const RowAddresses& addresses) {
-  // The prefetch runs ahead, because address translations of several batches take longer
-  // than the copy of a row.
-  constexpr int64_t kAhead = 4;
   for (int64_t i = 0; i < count; ++i) {
-    if (i + kAhead < count && outputs[i + kAhead] != RowOrder::kNone) {
-      __builtin_prefetch(addresses[outputs[i + kAhead]], /*rw=*/1);
-    }
     if (outputs[i] == RowOrder::kNone) continue;
     StreamCopy(addresses[outputs[i]], rows + i * width, width);
   }
