@@ -166,8 +166,12 @@ py::tuple DrawCopiesArrays(const py::array& weights, const Array<int64_t>& edges
               : DrawnCopies<double, uint8_t>(doubles, edges, scale, key);
 }
 
+std::span<const uint32_t> SpanOf(const Array<uint32_t>& numbers) {
+  return {numbers.data(), static_cast<size_t>(numbers.size())};
+}
+
 py::array_t<int32_t> BestFitArray(const Array<uint32_t>& lengths, uint32_t capacity) {
-  const std::span in(lengths.data(), static_cast<size_t>(lengths.size()));
+  const std::span<const uint32_t> in = SpanOf(lengths);
   for (const uint32_t length : in) {
     if (length == 0 || length > capacity) {
       throw py::value_error("Expected lengths from 1 to " + std::to_string(capacity) +
@@ -182,14 +186,20 @@ py::array_t<int32_t> BestFitArray(const Array<uint32_t>& lengths, uint32_t capac
   return py::array_t<int32_t>(static_cast<py::ssize_t>(bins.size()), bins.data());
 }
 
-py::tuple PackBestArrays(const Array<uint32_t>& documents, uint32_t length,
-                         std::optional<uint64_t> key) {
-  const std::span<const Segment> in = SegmentsOf(documents, "documents");
+py::tuple PackBestArrays(const Array<uint32_t>& rows_in_order,
+                         const Array<uint32_t>& kept, const Array<uint32_t>& lengths,
+                         uint32_t length, std::optional<uint64_t> key) {
   if (length == 0) throw py::value_error("Expected a length of at least 1, got 0");
+  const Documents documents{
+      .rows = SpanOf(rows_in_order), .kept = SpanOf(kept), .lengths = SpanOf(lengths)};
+  const size_t most = std::min(documents.kept.size(), documents.lengths.size());
+  for (const uint32_t row : documents.rows) {
+    if (row >= most) throw py::value_error("Expected rows with lengths, got others");
+  }
   auto rows = std::make_unique<PackedRows>();
   {
     py::gil_scoped_release release;
-    *rows = PackBest(in, length, key);
+    *rows = PackBest(documents, length, key);
   }
   const auto edges = static_cast<py::ssize_t>(rows->edges.size());
   py::array_t<int64_t> row_edges(edges, rows->edges.data());
@@ -230,8 +240,8 @@ void RegisterReadPlan(py::module_& m) {
   m.def("best_fit", &BestFitArray, py::arg("lengths"), py::arg("capacity"),
         "Returns the bin of each item, int32, equal to fastload.plan.units.\n"
         "packing.best_fit.");
-  m.def("pack_best", &PackBestArrays, py::arg("documents"), py::arg("length"),
-        py::arg("key"),
+  m.def("pack_best", &PackBestArrays, py::arg("rows"), py::arg("kept"),
+        py::arg("lengths"), py::arg("length"), py::arg("key"),
         "Returns the segments and the edges of packed rows, equal to\n"
         "fastload.plan.units.packing.pack_best.");
 }

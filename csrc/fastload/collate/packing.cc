@@ -102,35 +102,40 @@ std::vector<int32_t> BestFit(std::span<const uint32_t> sizes, uint32_t capacity)
 
 namespace {
 
-// Cuts documents longer than `length`.
-std::vector<Segment> CutLong(std::span<const Segment> documents, uint32_t length) {
-  std::vector<Segment> items;
-  items.reserve(documents.size());
-  for (const Segment& document : documents) {
-    for (uint32_t done = 0; done < document.size; done += length) {
-      Segment item = document;
-      item.first += done;
-      item.size = std::min(length, document.size - done);
-      items.push_back(item);
-      if (document.size - done <= length) break;  // `done` may not overflow
+// Returns the parts of documents, each of at most `length` elements; empty documents have
+// none.
+std::vector<Segment> CutLong(const Documents& documents, uint32_t length) {
+  std::vector<Segment> parts;
+  parts.reserve(documents.rows.size());
+  for (const uint32_t row : documents.rows) {
+    const uint32_t kept = documents.kept[row];
+    for (uint32_t first = 0; first < kept; first += length) {
+      const uint32_t size = std::min(length, kept - first);
+      parts.push_back({row, first, size, documents.lengths[row]});
+      if (kept - first <= length) break;  // `first` may not overflow
     }
   }
-  return items;
+  return parts;
 }
 
 }  // namespace
 
-PackedRows PackBest(std::span<const Segment> documents, uint32_t length,
+PackedRows PackBest(const Documents& documents, uint32_t length,
                     std::optional<uint64_t> key) {
-  std::vector<Segment> cut;
-  std::span<const Segment> items = documents;
-  if (std::ranges::any_of(documents, [&](const Segment& d) { return d.size > length; })) {
-    cut = CutLong(documents, length);
-    items = cut;
+  std::vector<uint32_t> sizes;  // of the items, which are whole documents or parts
+  sizes.reserve(documents.rows.size());
+  bool whole = true;
+  for (const uint32_t row : documents.rows) {
+    const uint32_t size = documents.kept[row];
+    whole = whole && size > 0 && size <= length;
+    sizes.push_back(size);
   }
-  std::vector<uint32_t> sizes;
-  sizes.reserve(items.size());
-  for (const Segment& item : items) sizes.push_back(item.size);
+  std::vector<Segment> parts;
+  if (!whole) {
+    parts = CutLong(documents, length);
+    sizes.clear();
+    for (const Segment& part : parts) sizes.push_back(part.size);
+  }
   const std::vector<int32_t> bins = BestFit(sizes, length);
   const auto last = std::ranges::max_element(bins);
   const size_t count = bins.empty() ? 0 : static_cast<size_t>(*last) + 1;
@@ -150,9 +155,9 @@ PackedRows PackBest(std::span<const Segment> documents, uint32_t length,
   }
   std::vector<int64_t> room(count, length);
   std::vector<int64_t> next(count + 1);
-  for (size_t i = 0; i < items.size(); ++i) {
+  for (size_t i = 0; i < sizes.size(); ++i) {
     const uint32_t row = place[static_cast<size_t>(bins[i])];
-    room[row] -= items[i].size;
+    room[row] -= sizes[i];
     ++next[row + 1];
   }
   PackedRows rows;
@@ -160,9 +165,15 @@ PackedRows PackBest(std::span<const Segment> documents, uint32_t length,
   std::partial_sum(next.begin(), next.end(), next.begin());
   rows.edges = next;
   rows.segments.resize(static_cast<size_t>(next.back()));
-  for (size_t i = 0; i < items.size(); ++i) {
-    const uint32_t row = place[static_cast<size_t>(bins[i])];
-    rows.segments[static_cast<size_t>(next[row]++)] = items[i];
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    Segment& segment =
+        rows.segments[static_cast<size_t>(next[place[static_cast<size_t>(bins[i])]]++)];
+    if (whole) {
+      const uint32_t row = documents.rows[i];
+      segment = {row, 0, sizes[i], documents.lengths[row]};
+    } else {
+      segment = parts[i];
+    }
   }
   for (size_t row = 0; row < count; ++row) {
     if (room[row] == 0) continue;

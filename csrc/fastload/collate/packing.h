@@ -17,15 +17,22 @@ namespace fastload {
 // algorithms", MIT, 1973.)
 std::vector<int32_t> BestFit(std::span<const uint32_t> sizes, uint32_t capacity);
 
+// The documents of a window, in the order in which they are packed.
+struct Documents {
+  std::span<const uint32_t> rows;     // row of each document in the window
+  std::span<const uint32_t> kept;     // by row: elements that are packed
+  std::span<const uint32_t> lengths;  // by row: elements of the list
+};
+
 struct PackedRows {
   std::vector<Segment> segments;  // of all rows, with padding
   std::vector<int64_t> edges;     // of the rows among the segments
 };
 
-// Packs documents, none of which is empty, as fastload.plan.packing.pack_best does:
-// longer documents are cut every `length` elements first; rows come in the order that
+// Packs documents as fastload.plan.units.packing.pack_best does: longer documents are cut
+// every `length` elements first, empty ones are left out; rows come in the order that
 // `key` names, or in the order of their first documents.
-PackedRows PackBest(std::span<const Segment> documents, uint32_t length,
+PackedRows PackBest(const Documents& documents, uint32_t length,
                     std::optional<uint64_t> key);
 
 }  // namespace fastload

@@ -200,7 +200,11 @@ class ReadPlan:
 
 def permutation(key: int, rows: int) -> NDArray[np.uint32]: ...
 def pack_best(
-    documents: NDArray[np.uint32], length: int, key: int | None
+    rows: NDArray[np.uint32],
+    kept: NDArray[np.uint32],
+    lengths: NDArray[np.uint32],
+    length: int,
+    key: int | None,
 ) -> tuple[NDArray[np.uint32], Int64s]: ...
 def best_fit(lengths: NDArray[np.uint32], capacity: int) -> NDArray[np.int32]: ...
 def draw_copies(

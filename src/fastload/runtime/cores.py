@@ -29,8 +29,11 @@ class RankCores:
     def of_process(self, workers: int) -> int:
         """Return the number of cores for this process, one of `workers`; at least 1."""
         if get_worker_info() is None:
-            self._of_rank = rank_cores()  # the object may have been pickled on another machine
-        return max(1, min(self._of_rank, available_cores()) // workers)
+            # The object may have been pickled on another machine.
+            cores = self._of_rank = rank_cores()
+        else:
+            cores = min(self._of_rank, available_cores())
+        return max(1, cores // workers)
 
 
 def rank_cores(environment: Mapping[str, str] = os.environ) -> int:

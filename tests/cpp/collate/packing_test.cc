@@ -4,19 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <numeric>
 #include <optional>
 #include <vector>
 
 namespace fastload {
 namespace {
-
-std::vector<Segment> Documents(const std::vector<uint32_t>& lengths) {
-  std::vector<Segment> documents;
-  for (uint32_t row = 0; row < lengths.size(); ++row) {
-    documents.push_back({row, 0, lengths[row], lengths[row]});
-  }
-  return documents;
-}
 
 TEST(BestFit, TakesTheLeastRoomThatSuffices) {
   // 6 and 5 open bins with room for 4 and 5; 4 fits the former exactly, 3 the latter.
@@ -28,8 +21,11 @@ TEST(BestFit, TakesTheLeastRoomThatSuffices) {
 
 TEST(PackBest, RowsAreFullAndHoldEachElementOnce) {
   const std::vector<uint32_t> lengths = {3, 25, 1, 10, 7, 7, 2, 30, 10, 4};
+  std::vector<uint32_t> order(lengths.size());
+  std::iota(order.begin(), order.end(), 0U);
   for (const std::optional<uint64_t> key : {std::optional<uint64_t>{}, {7}}) {
-    const PackedRows rows = PackBest(Documents(lengths), 10, key);
+    const PackedRows rows =
+        PackBest({.rows = order, .kept = lengths, .lengths = lengths}, 10, key);
     std::vector<std::vector<int>> seen;
     for (const uint32_t length : lengths) seen.emplace_back(length);
     ASSERT_EQ(rows.edges.front(), 0);

@@ -122,7 +122,8 @@ class PackedUnits(UnitsOfWindows):
         ):
             window, first = int(filled[cell]), int(starts[cell])
             if self._packing.fit == "split":
-                docs = documents(*windows.rows_in_order(window), self._packing)
+                rows, lengths = windows.order_and_lengths(window)
+                docs = documents(rows, self._packing.kept(lengths), lengths)
                 segments = pack_split(docs, length, first, low - first, high - first)
             else:
                 packed, row_edges = self._packed(windows, window)
@@ -137,8 +138,9 @@ class PackedUnits(UnitsOfWindows):
         """Return the segments of a window's packed rows, and the edges of the rows."""
         found = self._packed_windows.get((windows, window))
         if found is None:
-            docs = documents(*windows.rows_in_order(window), self._packing)
-            found = self._pack_best(docs, self._packing.length, windows.unit_key(window))
+            rows, lengths = windows.order_and_lengths(window)
+            packing, key = self._packing, windows.unit_key(window)
+            found = self._pack_best(rows, packing.kept(lengths), lengths, packing.length, key)
             if self._packed_bytes + found[0].nbytes <= _KEPT_PACKED_BYTES:
                 self._packed_bytes += found[0].nbytes
                 self._packed_windows[windows, window] = found

@@ -38,7 +38,12 @@ class PackBest(Protocol):
     """A function that packs documents, as `pack_best` does."""
 
     def __call__(
-        self, documents: Segments, length: int, key: int | None
+        self,
+        rows: NDArray[np.uint32],
+        kept: NDArray[np.uint32],
+        lengths: NDArray[np.uint32],
+        length: int,
+        key: int | None,
     ) -> tuple[Segments, Int64s]:
         """Return the segments of all packed rows, and the edges of the rows."""
 
@@ -93,27 +98,37 @@ def best_fit(lengths: NDArray[np.uint32], capacity: int) -> NDArray[np.int32]:
     return bins
 
 
-def documents(rows: NDArray[np.uint32], lengths: NDArray[np.uint32], packing: Packing) -> Segments:
+def documents(
+    rows: NDArray[np.uint32], kept: NDArray[np.uint32], lengths: NDArray[np.uint32]
+) -> Segments:
     """Return the tokens to pack of each document, as one segment a document, without empty ones.
 
     Args:
         rows: rows of the documents in their window, in order, (n,).
-        lengths: tokens of each document, (n,).
-        packing: the way of packing.
+        kept: tokens of each row of the window that are packed.
+        lengths: tokens of each row of the window.
     """
-    kept = packing.kept(lengths)
+    sizes = kept[rows]
     segments = np.empty((len(rows), 4), np.uint32)
-    segments[:, 0], segments[:, 1], segments[:, 2], segments[:, 3] = rows, 0, kept, lengths
-    return segments if kept.all() else segments[kept > 0]
+    segments[:, 0], segments[:, 1], segments[:, 2], segments[:, 3] = rows, 0, sizes, lengths[rows]
+    return segments if sizes.all() else segments[sizes > 0]
 
 
-def pack_best(documents: Segments, length: int, key: int | None) -> tuple[Segments, Int64s]:
+def pack_best(
+    rows: NDArray[np.uint32],
+    kept: NDArray[np.uint32],
+    lengths: NDArray[np.uint32],
+    length: int,
+    key: int | None,
+) -> tuple[Segments, Int64s]:
     """Pack the documents of a window by best fit; a longer document is cut every `length` first.
 
     The core's `pack_best` is compared with this function.
 
     Args:
-        documents: the documents, none of them empty, as segments.
+        rows: as for `documents`.
+        kept: as for `documents`.
+        lengths: as for `documents`.
         length: tokens of a packed row.
         key: key of the permutation of the packed rows; None = packed rows come in the order of
             their first documents.
@@ -122,19 +137,19 @@ def pack_best(documents: Segments, length: int, key: int | None) -> tuple[Segmen
         The segments of all packed rows, with padding, and the edges of the packed rows among the
         segments, (packed rows + 1,).
     """
-    items = _cut_long(documents, length)
+    items = _cut_long(documents(rows, kept, lengths), length)
     bins = best_fit(items[:, 2], length)
     by_bin: dict[int, list[int]] = {}
     for item, chosen in enumerate(bins.tolist()):
         by_bin.setdefault(chosen, []).append(item)
     order = [*by_bin] if key is None else permutation(len(by_bin), key).tolist()
-    rows = [np.zeros((0, 4), np.uint32)]
+    packed = [np.zeros((0, 4), np.uint32)]
     for chosen in order:
         row = items[by_bin[chosen]]
         room = length - int(row[:, 2].sum())
         padding = np.array([[PADDING, 0, room, 0]] if room else np.zeros((0, 4)), np.uint32)
-        rows.append(np.concatenate([row, padding]))
-    return np.concatenate(rows), edges_of(np.array([len(row) for row in rows[1:]], np.int64))
+        packed.append(np.concatenate([row, padding]))
+    return np.concatenate(packed), edges_of(np.array([len(row) for row in packed[1:]], np.int64))
 
 
 def pack_split(docs: Segments, length: int, first: int, start: int, stop: int) -> Segments:

@@ -94,13 +94,22 @@ class Windows:
 
     def rows_in_order(self, window: int) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
         """Return the rows of a window that the epoch delivers, in order, and their lengths."""
+        order, lengths = self.order_and_lengths(window)
+        return order, lengths[order]
+
+    def order_and_lengths(self, window: int) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+        """Return the rows that the epoch delivers, in order, and the lengths of all rows.
+
+        Args:
+            window: number of the window.
+        """
         start, stop = self.edges[window : window + 2].tolist()
         if self._name is None:
             order = np.arange(stop - start, dtype=np.uint32)
         else:
             order = self._permute(stop - start, stream_key(*self._name, WINDOW_STREAM, window))
         order = order[max(0, self.first - start) : max(0, self.stop - start)]
-        return order, self._lengths.at(self.sequence, start, stop)[order]
+        return order, self._lengths.at(self.sequence, start, stop)
 
     def unit_key(self, window: int) -> int | None:
         """Return the key of the order in which the units of a window come; None without shuffle."""
