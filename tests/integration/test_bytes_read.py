@@ -1,9 +1,7 @@
 """What a process reads from its files, as the kernel counts it."""
 
 import os
-from concurrent.futures import ProcessPoolExecutor
 from itertools import islice
-from multiprocessing import get_context
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +12,7 @@ import pytest
 from fastload import FastParquetDataset
 from fastload.plan.progress import Leg
 from fastload.plan.read_plan import read_plan
+from support.own_process import in_its_own_process
 
 GROUP_ROWS = 20_000
 GROUPS = 40
@@ -25,12 +24,6 @@ def rchar():
     """The bytes of every read and pread of the process."""
     with open("/proc/self/io") as file:
         return int(file.readline().split()[1])
-
-
-def in_its_own_process(function, *arguments):
-    """What a function returns in a new process of the fork server, which has imported torch."""
-    with ProcessPoolExecutor(1, mp_context=get_context("forkserver")) as process:
-        return process.submit(function, *arguments).result(timeout=60)
 
 
 @pytest.fixture(scope="module")
