@@ -23,7 +23,7 @@ ROWS = [
         for context in ("fork", "spawn", "forkserver")
         for workers in (1, 2)
         for persistent in (False, True)
-        # A spawned worker imports torch anew. By twos they end well where they persist.
+        # A spawned worker imports torch, so one row has to do for two of them.
         if (context, workers, persistent) != ("spawn", 2, False)
     ),
 ]
