@@ -46,6 +46,11 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+def pytest_sessionfinish():
+    """The interpreter ends as it does elsewhere."""
+    gc.unfreeze()
+
+
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """The directory of Parquet files from other writers; tests/README.md lists them."""
