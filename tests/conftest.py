@@ -1,7 +1,9 @@
 """Settings that every test shares."""
 
+import gc
 import multiprocessing
 import os
+from itertools import chain, groupby
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,43 @@ from support.data_files import DIRECTORY, VARIABLE
 
 # Or each worker of a fork server imports torch, for more than a second.
 multiprocessing.set_forkserver_preload(["__main__", "torch", "fastload"])
+
+
+# Files in these directories hold short tests, but for those of the tools.
+SHORT = ("conformance", "documentation", "unit")
+
+
+def pytest_collection_modifyitems(items):
+    """Deals the files to the workers so that each begins with long tests, and ends with short ones.
+
+    Each worker is given an equal part of the list, and takes from the others at the end.
+    """
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    shares, short = [[] for _ in range(workers)], []
+    files = groupby(items, key=lambda item: item.path)
+    for path, tests in files:
+        _, *folders, _ = path.relative_to(Path(__file__).parent.parent).parts
+        if folders[0] in SHORT and "tools" not in folders:
+            short += tests
+        else:
+            min(shares, key=len).extend(tests)
+    size = -(-len(items) // workers)
+    for share in shares:
+        room = max(0, size - len(share))
+        share += short[:room]
+        del short[:room]
+    items[:] = chain.from_iterable([*shares, short])
+
+
+def pytest_collection_finish():
+    """What all tests are made of is no garbage: collections of tests, also in forks, pass by it."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish():
+    """The interpreter ends as it does elsewhere."""
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,5 @@
 """Damaged bytes give an error that says where, or values; never a crash or a hang."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fastload import CorruptFileError, FastParquetDataset
+from fastload import Column, CorruptFileError, FastloadError, FastParquetDataset
+from support.own_process import in_its_own_process
 
 ROWS = 2000
 GROUP = 500
@@ -53,51 +53,45 @@ def write(path, **options):
     return table
 
 
-# Runs where a crash would show: in a process of its own, many damaged files in a row.
-READ = """
-import json, sys
-from fastload import Column, FastloadError, FastParquetDataset
-
-path, seed, trials, kind = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
-import numpy as np, pyarrow.parquet as pq
-sound = open(path, "rb").read()
-start = 4
-metadata = pq.ParquetFile(path).metadata
-end = max(metadata.row_group(g).column(c).data_page_offset
-          + metadata.row_group(g).column(c).total_compressed_size
-          for g in range(metadata.num_row_groups) for c in range(metadata.num_columns))
-end = min(end, len(sound) - metadata.serialized_size - 8)
-rng = np.random.default_rng(seed)
-errors = values = 0
-columns = {name: Column(name, valid=True) for name in pq.ParquetFile(path).schema_arrow.names}
-for trial in range(trials):
-    data = bytearray(sound)
-    for _ in range(int(rng.integers(1, 4))):
-        at = int(rng.integers(start, end))
-        if kind == "flip":
-            data[at] ^= 1 << int(rng.integers(8))
-        elif kind == "junk":
-            n = int(rng.integers(1, 64))
-            data[at:min(at + n, end)] = rng.bytes(min(at + n, end) - at)
-        else:
-            data[at:min(at + 200, end)] = bytes(min(at + 200, end) - at)
-    damaged = sys.argv[5]
-    with open(damaged, "wb") as file:
-        file.write(data)
-    print("trial", trial, file=sys.stderr)
-    with FastParquetDataset(damaged, columns=columns, batch_size=300, threads=trial % 3,
-                            shuffle=trial % 2 == 1, shuffle_window=700) as dataset:
-        try:
-            for batch in dataset:
-                for name in ("text", "lengths", "prefixes", "category"):
-                    assert len(batch[name]) == batch.rows
-                    assert batch[name].offsets.diff().min() >= 0
-            values += 1
-        except (FastloadError, ValueError) as error:
-            assert damaged in str(error) and "row group" in str(error) and "`" in str(error), error
-            errors += 1
-print(json.dumps([errors, values]))
-"""
+def read_damaged(path, damaged, trials, kind):
+    """How many damaged copies of a file give an error, and how many give values."""
+    sound = path.read_bytes()
+    file = pq.ParquetFile(path)
+    chunks = [
+        file.metadata.row_group(group).column(column)
+        for group in range(file.metadata.num_row_groups)
+        for column in range(file.metadata.num_columns)
+    ]
+    end = max(chunk.data_page_offset + chunk.total_compressed_size for chunk in chunks)
+    end = min(end, len(sound) - file.metadata.serialized_size - 8)
+    rng = np.random.default_rng(7)
+    errors, values = [], 0
+    columns = {name: Column(name, valid=True) for name in file.schema_arrow.names}
+    for trial in range(trials):
+        data = bytearray(sound)
+        for _ in range(int(rng.integers(1, 4))):
+            at = int(rng.integers(4, end))
+            if kind == "flip":
+                data[at] ^= 1 << int(rng.integers(8))
+            elif kind == "junk":
+                n = int(rng.integers(1, 64))
+                data[at : min(at + n, end)] = rng.bytes(min(at + n, end) - at)
+            else:
+                data[at : min(at + 200, end)] = bytes(min(at + 200, end) - at)
+        damaged.write_bytes(data)
+        options = {"threads": trial % 3, "shuffle": trial % 2 == 1, "shuffle_window": 700}
+        with FastParquetDataset(damaged, columns=columns, batch_size=300, **options) as dataset:
+            try:
+                for batch in dataset:
+                    for name in ("text", "lengths", "prefixes", "category"):
+                        assert len(batch[name]) == batch.rows
+                        assert batch[name].offsets.diff().min() >= 0
+                values += 1
+            except (FastloadError, ValueError) as error:
+                errors.append(str(error))
+    for error in errors:
+        assert all(part in error for part in (str(damaged), "row group", "`")), error
+    return len(errors), values
 
 
 @pytest.mark.parametrize("kind", ["flip", "junk", "zeros"])
@@ -107,15 +101,9 @@ def test_damaged_pages(tmp_path, kind, compression, version):
     path = tmp_path / "sound.parquet"
     write(path, compression=compression, data_page_version=version)
     trials = 40
-    done = subprocess.run(
-        [sys.executable, "-c", READ, path, "7", str(trials), kind, tmp_path / "damaged.parquet"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    errors, values = json.loads(done.stdout)
+    damaged = tmp_path / "damaged.parquet"
+    # Where a crash would show: many damaged files in a row.
+    errors, values = in_its_own_process(read_damaged, path, damaged, trials, kind, timeout_s=120)
     assert errors + values == trials
     assert errors > 0
 

@@ -1,41 +1,29 @@
 """What a process reads from its files, as the kernel counts it."""
 
-import json
 import os
-import subprocess
-import sys
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 from fastload import FastParquetDataset
 from fastload.plan.progress import Leg
 from fastload.plan.read_plan import read_plan
+from support.own_process import in_its_own_process
 
 GROUP_ROWS = 20_000
 GROUPS = 40
 # Whatever else a process reads meanwhile: code and the like. Less than one row group.
 OTHER_BYTES = 100_000
 
-# `rchar` counts the bytes of every read and pread of the process.
-SCRIPT = """
-import json, sys
-from itertools import islice
-from fastload import FastParquetDataset
+
 def rchar():
+    """The bytes of every read and pread of the process."""
     with open("/proc/self/io") as file:
         return int(file.readline().split()[1])
-path, options, state, batches = json.loads(sys.argv[1])
-list(islice(FastParquetDataset(path, batch_size=7, limit=7), 1))  # imports what is imported late
-with FastParquetDataset(path, **options) as dataset:
-    if state is not None:
-        dataset.load_state_dict(state)
-    before = rchar()
-    rows = sum(batch.rows for batch in islice(dataset, batches))
-    print(json.dumps([rows, rchar() - before]))
-"""
 
 
 @pytest.fixture(scope="module")
@@ -48,17 +36,16 @@ def path(tmp_path_factory):
 
 
 def read_by(path, options, state=None, batches=None):
-    """Rows delivered and bytes read by a process of its own."""
-    arguments = json.dumps([path, options, state, batches])
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, arguments],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    """Rows delivered and bytes read by this process."""
+    list(
+        islice(FastParquetDataset(path, batch_size=7, limit=7), 1)
+    )  # imports what is imported late
+    with FastParquetDataset(path, **options) as dataset:
+        if state is not None:
+            dataset.load_state_dict(state)
+        before = rchar()
+        rows = sum(batch.rows for batch in islice(dataset, batches))
+        return rows, rchar() - before
 
 
 def bytes_of(path, groups):
@@ -83,7 +70,7 @@ def planned_groups(path, options, progress=()):
 
 
 def assert_reads(path, options, groups, state=None):
-    rows, read = read_by(path, options, state)
+    rows, read = in_its_own_process(read_by, path, options, state)
     least = bytes_of(path, groups)
     assert rows > 0
     assert least <= read <= least + OTHER_BYTES
@@ -118,37 +105,30 @@ def test_a_resumed_run_reads_what_is_left(path, shuffle, share):
 
 def test_a_single_batch_needs_a_single_window(path):
     options = {"batch_size": 1000, "shuffle": True, "shuffle_window": 2 * GROUP_ROWS, "threads": 0}
-    _, read = read_by(path, options, batches=1)
+    _, read = in_its_own_process(read_by, path, options, None, 1)
     # Without threads only what the batch needs is done, and the next window asked for.
     assert read <= bytes_of(path, range(4)) + OTHER_BYTES
 
 
-# Rows are found when a dataset is made.
-FILTERED = """
-import json, sys
-import pyarrow.compute as pc
-from fastload import FastParquetDataset
-def rchar():
-    with open("/proc/self/io") as file:
-        return int(file.readline().split()[1])
-warm, path, filters = json.loads(sys.argv[1])
-FastParquetDataset(warm, filters=eval(filters), columns=["other"])  # imports what is imported late
-before = rchar()
-dataset = FastParquetDataset(path, filters=eval(filters), columns=["other"])
-print(json.dumps([len(dataset), rchar() - before]))
-"""
+def find_rows(warm, path, filters, cache):
+    """The bytes that this process reads to find rows, as it does when a dataset is made."""
+    os.environ["FASTLOAD_CACHE_DIR"] = cache
+    FastParquetDataset(warm, filters=filters, columns=["other"])  # imports what is imported late
+    before = rchar()
+    len(FastParquetDataset(path, filters=filters, columns=["other"]))
+    return rchar() - before
 
 
 @pytest.mark.parametrize(
     ("filters", "columns", "share"),
     [
         # The core: the page index leaves one page of 100 open.
-        ("pc.field('number') == 123_456", ["number"], 0.05),
-        ("pc.field('text') == '0123456'", ["text"], 0.05),
+        (pc.field("number") == 123_456, ["number"], 0.05),
+        (pc.field("text") == "0123456", ["text"], 0.05),
         # pyarrow's scanner: statistics leave one row group of 10 open.
-        ("pc.field('text') < '0010000'", ["text"], 0.15),
+        (pc.field("text") < "0010000", ["text"], 0.15),
         # Neither bounds nor statistics help: the columns of the filters, and no other column.
-        ("pc.field('number') * 1 != -1", ["number"], 1.02),
+        (pc.field("number") * 1 != -1, ["number"], 1.02),
     ],
 )
 def test_filters_read_few_bytes_of_their_columns(tmp_path, filters, columns, share):
@@ -159,16 +139,7 @@ def test_filters_read_few_bytes_of_their_columns(tmp_path, filters, columns, sha
     path, warm = str(tmp_path / "a.parquet"), str(tmp_path / "warm.parquet")
     pq.write_table(table, path, row_group_size=40_000, data_page_size=4_000, **options)
     pq.write_table(table.slice(0, 100), warm, **options)
-    done = subprocess.run(
-        [sys.executable, "-c", FILTERED, json.dumps([warm, path, filters])],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env=os.environ | {"FASTLOAD_CACHE_DIR": str(tmp_path / "cache")},
-    )
-    assert done.returncode == 0, done.stderr
-    _, read = json.loads(done.stdout)
+    read = in_its_own_process(find_rows, warm, path, filters, str(tmp_path / "cache"))
     metadata = pq.read_metadata(path)
     footer = metadata.serialized_size
     index = [table.column_names.index(name) for name in columns]

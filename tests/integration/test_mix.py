@@ -361,9 +361,9 @@ def test_wrong_arguments(paths):
 def token_sources(folder, ranks=(0, 1), **options):
     tokens = f"{folder}/tokens.parquet"
     if not Path(tokens).exists():
-        lengths = [(7 * k * k + 3 * k) % 29 for k in range(400)]
+        lengths = [(7 * k * k + 3 * k) % 29 for k in range(240)]
         lists = pa.array([list(range(length)) for length in lengths], pa.list_(pa.int32()))
-        table = pa.table({"t": lists, "id": range(400)})
+        table = pa.table({"t": lists, "id": range(240)})
         pq.write_table(table, tokens, row_group_size=30)
     shared = {"shuffle": True, "shuffle_window": 50, "threads": 1, "memory_budget": "32MB"}
     shared |= {"rank": ranks[0], "world_size": ranks[1], **options}

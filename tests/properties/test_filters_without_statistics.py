@@ -34,7 +34,7 @@ VALUES = {
     "s": (pa.string(), ["", "a", "b", "é"]),
     "d": (pa.decimal128(7, 2), [decimal.Decimal(n) / 4 for n in (-6, 0, 1, 4)]),
 }
-ROWS = 300
+ROWS = 120
 BLOOM = "bloom_filter_options" in inspect.signature(pq.write_table).parameters
 
 

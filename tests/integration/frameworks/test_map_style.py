@@ -172,7 +172,7 @@ def test_parts_of_a_random_split_in_worker_processes(path, context):
             part,
             batch_size=16,
             shuffle=True,
-            num_workers=2,
+            num_workers=1 if context == "spawn" else 2,  # a spawned worker imports torch
             multiprocessing_context=context,
             timeout=TIMEOUT_S,
         )

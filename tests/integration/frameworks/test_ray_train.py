@@ -12,7 +12,7 @@ from fastload import FastParquetDataset
 from launching import require, run_script
 from support.sample_files import write_sample
 
-require("ray.train")
+require("ray")
 pytestmark = pytest.mark.slow
 
 ROWS = 503

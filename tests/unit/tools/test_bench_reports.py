@@ -24,6 +24,7 @@ from fastload.tools.bench.report.timeline import timeline
 from fastload.tools.bench.roofline import StageRoofs
 from fastload.tools.bench.session import Findings, Plan, Result
 from support import browser
+from support.bench_jobs import launch_from_fork_server
 
 NAMES = ("label", "price", "id")
 
@@ -444,15 +445,18 @@ def test_the_timeline_of_a_loop_that_begins_late(seen):
         assert "columns decoded into batches" in shown
 
 
-def test_the_command_writes_its_reports(files, tmp_path, capsys):
+def test_the_command_writes_its_reports(files, tmp_path, capsys, monkeypatch):
     from fastload.tools.cli.bench import main
 
+    launch_from_fork_server(monkeypatch)
     paths = {name: tmp_path / f"report.{name}" for name in ("json", "html", "trace")}
     outputs = [word for name, path in paths.items() for word in (f"--{name}", str(path))]
     arguments = [
         *files[:1],
         "--peers",
         "none",
+        "--copies",
+        "2",
         "--epochs",
         "2",
         "--repeats",

@@ -1,0 +1,33 @@
+"""Calls in a new process of the tests' fork server, which has imported torch and fastload."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def in_its_own_process(
+    function: Callable[..., Any], *arguments: object, timeout_s: float = 60
+) -> Any:
+    """Return what a function returns in a process that does nothing else.
+
+    Raises:
+        BrokenProcessPool: the process crashed.
+    """
+    with ProcessPoolExecutor(1, mp_context=get_context("forkserver")) as process:
+        call = process.submit(_call, function, arguments, dict(os.environ))
+        return call.result(timeout_s)
+
+
+def _call(
+    function: Callable[..., Any], arguments: tuple[object, ...], environment: dict[str, str]
+) -> Any:
+    """Call a function with the environment of the test; the fork server's is older."""
+    os.environ.clear()
+    os.environ.update(environment)
+    return function(*arguments)
