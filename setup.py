@@ -106,6 +106,23 @@ def relative(pattern: str) -> list[str]:
     return sorted(str(path.relative_to(ROOT)) for path in ROOT.glob(pattern))
 
 
+def units(sources: list[str]) -> list[str]:
+    """Units to compile, one for each folder, which includes all sources of the folder.
+
+    Most of a file's time goes into Arrow's headers: units take a third of the time.
+    """
+    written = []
+    for folder in sorted({str(Path(source).parent) for source in sources}):
+        unit = Path("build", "units", folder, "unit.cc")
+        of_folder = [source for source in sources if str(Path(source).parent) == folder]
+        text = "".join(f'#include "{source}"\n' for source in of_folder)
+        if not unit.exists() or unit.read_text() != text:
+            unit.parent.mkdir(parents=True, exist_ok=True)
+            unit.write_text(text)
+        written.append(str(unit))
+    return written
+
+
 def needs_recompile(object_path: str, source_path: str) -> bool:
     """Whether the source, a header it includes or this file is newer than the object."""
     object_file = Path(object_path)
@@ -165,6 +182,7 @@ class BuildCore(build_ext):
         ]
         if self.inplace:
             ext.runtime_library_dirs.append(against.libraries)
+        ext.sources = units(ext.sources)
         super().build_extension(ext)
 
 
@@ -196,7 +214,7 @@ cores = [
         sources=relative("csrc/fastload/**/*.cc") + relative("csrc/bindings/*.cc"),
         depends=[*relative("csrc/**/*.h"), "setup.py"],
         language="c++",
-        include_dirs=["csrc"],
+        include_dirs=["csrc", "."],
         extra_compile_args=[*COMPILE_ARGS],
         extra_link_args=LINK_ARGS,
     )

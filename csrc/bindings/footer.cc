@@ -95,12 +95,12 @@ py::bytes Pack(const Footer& footer, const py::bytes& tail) {
   return ValueOrRaise(std::move(packed));
 }
 
-py::bytes RowsOf(const Footer& footer) {
+py::bytes PackedRowsOf(const Footer& footer) {
   const auto& rows = footer.row_group_rows();
   return {reinterpret_cast<const char*>(rows.data()), rows.size() * sizeof(int64_t)};
 }
 
-Schema SchemaOf(const py::bytes& tail) {
+Schema SchemaOfTail(const py::bytes& tail) {
   const std::string_view view = tail;
   const auto bytes = static_cast<int64_t>(view.size());
   // The file has nothing but the footer, and the magic at its beginning.
@@ -114,7 +114,7 @@ py::tuple StateOf(const Footer& footer) {
   }
   const py::bytes packed = ValueOrRaise(footer.PackedBytes());
   return py::make_tuple(packed, footer.file_bytes(), py::bytes(footer.file()),
-                        RowsOf(footer), Held(footer.schema()));
+                        PackedRowsOf(footer), Held(footer.schema()));
 }
 
 std::shared_ptr<Footer> OfState(const py::tuple& state) {
@@ -230,7 +230,7 @@ void RegisterFooter(py::module_& m) {
 
   py::class_<FooterSchema, Schema>(
       m, "FooterSchema", "The schema that the footers of similar files share. Immutable.")
-      .def(py::init(&SchemaOf), py::arg("tail"))
+      .def(py::init(&SchemaOfTail), py::arg("tail"))
       .def_property_readonly("text", &FooterSchema::Text,
                              "The schema as text; schemas with equal texts are equal.")
       .def_property_readonly(
@@ -243,7 +243,9 @@ void RegisterFooter(py::module_& m) {
           [](const FooterSchema& schema) {
             return py::make_tuple(py::bytes(ValueOrRaise(schema.Serialize())));
           },
-          [](const py::tuple& state) { return SchemaOf(state[0].cast<py::bytes>()); }));
+          [](const py::tuple& state) {
+            return SchemaOfTail(state[0].cast<py::bytes>());
+          }));
 
   py::class_<FooterSchemas>(m, "FooterSchemas",
                             "A set of the different schemas of many files.")
@@ -275,7 +277,7 @@ void RegisterFooter(py::module_& m) {
       .def("pack", &Pack, py::arg("tail"),
            "Packs the footer into few bytes; `tail` is the bytes from which it was\n"
            "made.")
-      .def_property_readonly("packed_rows", &RowsOf,
+      .def_property_readonly("packed_rows", &PackedRowsOf,
                              "Rows of each row group, as the bytes of int64 numbers.")
       .def_property_readonly(
           "schema", [](const Footer& footer) { return Held(footer.schema()); },
