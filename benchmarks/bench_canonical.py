@@ -5,7 +5,8 @@
 One rank of 8 reads a table of 20 int64 columns (Snappy), and packed rows of the token files of
 `bench_packing.py`. Its share of a step is one slice (`canonical_ranks=8`) or 8 slices
 (`canonical_ranks=64`), in batches of one size: a few rows of each slice, or many. Beside these
-stands a plain shuffled pass: as many rows in such batches, shuffled among as many rows at once.
+stands a plain shuffled pass: as many rows in such batches, shuffled among as many rows at once;
+and with "small windows" the same among an eighth as many, as each of the 8 slices is.
 The table is written twice: with row groups of a quarter of a slice, and of twice a slice, so that
 slices share row groups. Before any timing, the rows of the first steps over 8 ranks are compared
 with those of one process. Every run opens the dataset anew, and the ways take turns. The output
@@ -83,14 +84,14 @@ class Case:
             **self.options,
         )
 
-    def plain(self) -> FastParquetDataset:
-        """Open a dataset that has as many rows as a rank, and mixes as many at once."""
+    def plain(self, window: int) -> FastParquetDataset:
+        """Open a dataset that has as many rows as a rank, and mixes `window` rows at once."""
         with self.sliced(_SLICES[0]) as sliced:
             limit = sliced.num_rows // _RANKS
         return FastParquetDataset(
             self.source,
             shuffle=True,
-            shuffle_window=_WINDOW // _RANKS,
+            shuffle_window=window,
             batch_size=self.batch_rows,
             limit=limit,
             rank=0,
@@ -146,7 +147,8 @@ def measure(case: Case, repeats: int, later_epochs: int) -> dict[str, tuple[floa
     ways = {
         "one slice": lambda: case.sliced(_SLICES[0]),
         "8 slices": lambda: case.sliced(_SLICES[1]),
-        "plain": case.plain,
+        "plain": lambda: case.plain(_WINDOW // _SLICES[0]),
+        "small windows": lambda: case.plain(_WINDOW // _SLICES[1]),
     }
     best = dict.fromkeys(ways, (0.0, 0.0, float("inf")))
     for _ in range(repeats):

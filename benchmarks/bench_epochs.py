@@ -12,8 +12,9 @@ batch in passes that do nothing else. Tiers:
 - decoded: the decoded tier of the cache, on disk
 - raw: the files lie in a store (a server of this machine), and the raw tier keeps their bytes
 
-With --workers, a DataLoader with persistent_workers=True reads, and the lines "DataLoader alone"
-have the waits for a dataset of numbers at the same steps: what no loader can take away.
+With --workers, a DataLoader with persistent_workers=True reads. The lines "DataLoader alone" have
+the waits for a dataset of numbers in a DataLoader with as many workers, at the same steps: what no
+loader can take away.
 
 For each case the output has the step, the longest wait of the second epoch and of all later
 epochs, and the median over all later epochs of their longest waits, in milliseconds; then the
@@ -120,9 +121,13 @@ def check(batches: Iterable[Any], table: pa.Table, *, in_order: bool) -> None:
 
 def loader_of(dataset: Any, workers: int) -> Iterable[Any]:
     """Return the dataset, or a DataLoader whose workers live on."""
-    if not workers:
-        return dataset  # type: ignore[no-any-return]
-    return DataLoader(dataset, batch_size=None, num_workers=workers, persistent_workers=True)
+    return through_loader(dataset, workers) if workers else dataset
+
+
+def through_loader(dataset: Any, workers: int) -> Iterable[Any]:
+    """Return a DataLoader whose workers live on."""
+    lives_on = bool(workers)
+    return DataLoader(dataset, batch_size=None, num_workers=workers, persistent_workers=lives_on)
 
 
 def line(name: str, step_s: float, longest: list[float]) -> str:
@@ -191,10 +196,9 @@ def main() -> None:
                 )
                 order = f"{windows} window(s)" if windows else "in order"
                 print(line(f"{tier}, {order}", step_s, longest), flush=True)
-                if workers:
-                    alone = loader_of(Numbers(rows, batches), workers)
-                    waits = [max(waits_of(alone, rows, step_s)) for _ in range(arguments.epochs)]
-                    print(line("  DataLoader alone", step_s, waits), flush=True)
+                alone = through_loader(Numbers(rows, batches), workers)
+                waits = [max(waits_of(alone, rows, step_s)) for _ in range(arguments.epochs)]
+                print(line("  DataLoader alone", step_s, waits), flush=True)
 
 
 if __name__ == "__main__":
