@@ -92,7 +92,7 @@ namespace fastload::testing {
 FailingNew::FailingNew(int64_t first, Which which) {
   made_calls = 0;
   first_failing = first;
-  end_failing = which == kOne ? first + 1 : kNever;
+  end_failing = which == kOne && first < kNever ? first + 1 : kNever;
   counting = true;
 }
 
