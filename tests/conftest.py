@@ -19,9 +19,9 @@ SHORT = ("conformance", "documentation", "unit")
 
 
 def pytest_collection_modifyitems(items):
-    """Deals the files to the workers so that each begins with long tests, and ends with short ones.
+    """Deal the files so that each worker begins with long tests and ends with short ones.
 
-    Each worker is given an equal part of the list, and takes from the others at the end.
+    Each worker gets an equal part of the list, and takes tests from other workers at the end.
     """
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     shares, short = [[] for _ in range(workers)], []
@@ -41,13 +41,13 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish():
-    """What all tests are made of is no garbage: collections of tests, also in forks, pass by it."""
+    """Freeze the collected tests, so that the garbage collector skips them, in forks too."""
     gc.collect()
     gc.freeze()
 
 
 def pytest_sessionfinish():
-    """The interpreter ends as it does elsewhere."""
+    """Unfreeze the tests, so that the interpreter frees them at its end."""
     gc.unfreeze()
 
 

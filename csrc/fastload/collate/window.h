@@ -282,6 +282,7 @@ class WindowTask {
   // Keeps a column's cursor for the next window, if the next window continues the same
   // row group.
   void Carry(Cursor cursor, const Pieces& pieces);
+  // Opens a reader of a column chunk, in window_cursors.cc, as do the functions below.
   Status OpenCursor(size_t column, size_t piece, size_t stream, Cursor* cursor);
   // Returns the selected rows of a column chunk if they take less memory than its pages,
   // of `page_bytes` bytes, so that the rows are kept rather than the pages; else 0.
