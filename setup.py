@@ -182,6 +182,8 @@ class BuildCore(build_ext):
         ]
         if self.inplace:
             ext.runtime_library_dirs.append(against.libraries)
+        # A unit is as old as its list of sources, so a change of a source has to count by itself.
+        ext.depends += ext.sources
         ext.sources = units(ext.sources)
         super().build_extension(ext)
 

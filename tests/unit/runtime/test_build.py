@@ -1,6 +1,7 @@
 """What the build refuses, before it compiles anything."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -75,6 +76,22 @@ def test_wheels_hold_a_core_for_each_pyarrow_asked_for():
         "fastload.runtime._core_pyarrow24",
         "fastload.runtime._core_pyarrow25",
     ]
+
+
+def test_units_include_each_source_and_depend_on_it(tmp_path):
+    shown = "lambda self, ext: print(*ext.sources, '|', *ext.depends)"
+    prelude = (
+        f"from setuptools.command.build_ext import build_ext\nbuild_ext.build_extension = {shown}"
+    )
+    (tmp_path / "fastload" / "runtime").mkdir(parents=True)
+    build = ["build_ext", "--build-lib", str(tmp_path), "--build-temp", str(tmp_path)]
+    result = setup(*build, prelude=prelude, FASTLOAD_PURE="")
+    assert result.returncode == 0, result.stderr
+    units, depends = (part.split() for part in result.stdout.splitlines()[-1].split("|"))
+    included = re.findall('#include "(.*)"', "".join((ROOT / unit).read_text() for unit in units))
+    sources = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "csrc").rglob("*.cc"))
+    assert sorted(included) == sources
+    assert set(sources) <= set(depends)
 
 
 def test_version_is_written_in_one_place():

@@ -199,10 +199,12 @@ def test_the_core_refuses_lengths_outside_the_bin(length):
         core.best_fit(numbers([3, length]), 5)
 
 
-def test_the_core_packs_many_documents_as_the_definition_does():
-    lengths = numbers(np.random.default_rng(3).lognormal(4, 1, 3000))
+@pytest.mark.parametrize("length", [512, 4096])
+def test_the_core_packs_many_documents_as_the_definition_does(length):
+    lengths = numbers(np.random.default_rng(3).lognormal(4, 1, 3000)) + 1
+    assert (lengths.max() > length) == (length == 512)  # long documents are cut
     rows = permutation(len(lengths), 5)[:2500]
     for key in (None, 11):
-        arguments = (rows, lengths, lengths, 512, key)
+        arguments = (rows, lengths, lengths, length, key)
         plain, of_core = pack_best(*arguments), core.pack_best(*arguments)
         assert all(np.array_equal(a, b) for a, b in zip(plain, of_core, strict=True))
