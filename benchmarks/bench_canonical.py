@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 
 _RANKS = 8
 _SLICES = (8, 64)
-_WINDOW = 1 << 19
+_ROW_WINDOW = 1 << 19
+_DOCUMENT_WINDOW = 1 << 16
 _COLUMNS = 20
 _LENGTH = 8192
 _STEPS = 4  # that are compared
@@ -58,6 +59,7 @@ class Case:
         options: the dataset's arguments for them.
         each: rows that a batch has of each slice where a rank has several.
         key: the output that tells rows apart.
+        window: rows or documents of all slices that are mixed at once.
     """
 
     name: str
@@ -65,6 +67,7 @@ class Case:
     options: dict[str, Any]
     each: int
     key: str
+    window: int
 
     @property
     def batch_rows(self) -> int:
@@ -76,7 +79,7 @@ class Case:
         return FastParquetDataset(
             self.source,
             shuffle=True,
-            shuffle_window=_WINDOW,
+            shuffle_window=self.window,
             global_batch_size=self.batch_rows * _RANKS,
             canonical_ranks=slices,
             rank=rank,
@@ -147,8 +150,8 @@ def measure(case: Case, repeats: int, later_epochs: int) -> dict[str, tuple[floa
     ways = {
         "one slice": lambda: case.sliced(_SLICES[0]),
         "8 slices": lambda: case.sliced(_SLICES[1]),
-        "plain": lambda: case.plain(_WINDOW // _SLICES[0]),
-        "small windows": lambda: case.plain(_WINDOW // _SLICES[1]),
+        "plain": lambda: case.plain(case.window // _SLICES[0]),
+        "small windows": lambda: case.plain(case.window // _SLICES[1]),
     }
     best = dict.fromkeys(ways, (0.0, 0.0, float("inf")))
     for _ in range(repeats):
@@ -179,9 +182,9 @@ def main() -> None:
     """Write the files and run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=2_000_000)
-    parser.add_argument("--documents", type=int, default=50_000)
+    parser.add_argument("--documents", type=int, default=200_000)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--epochs", type=int, default=3, help="number of later epochs")
+    parser.add_argument("--epochs", type=int, default=10, help="number of later epochs")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         os.environ["FASTLOAD_CACHE_DIR"] = os.path.join(directory, "cache")
@@ -191,10 +194,12 @@ def main() -> None:
             path = Path(directory, f"groups-of-{group_rows}.parquet")
             write_table(path, arguments.rows, group_rows)
             name = f"row groups of {group_rows}"
-            cases += [Case(name, path, {}, each, "row") for each in (64, 512)]
+            cases += [Case(name, path, {}, each, "row", _ROW_WINDOW) for each in (64, 512)]
         tokens = write_documents(Path(directory), arguments.documents)
         pack = {"pack": Pack("input_ids", _LENGTH)}
-        cases += [Case("packed", tokens, pack, each, "input_ids") for each in (1, 4)]
+        cases += [
+            Case("packed", tokens, pack, each, "input_ids", _DOCUMENT_WINDOW) for each in (1, 4)
+        ]
         show(cases, arguments.repeats, arguments.epochs)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fastload.errors import SourceChangedError
 from fastload.plan.position import Position
 from fastload.plan.progress import Leg
+from fastload.plan.shuffle_windows import windows_end_with_slices
 from fastload.runtime.digest import digest
 from fastload.source.fingerprint import changed_file
 
@@ -39,6 +40,7 @@ _VERSION = 2
 _DEFAULTS: dict[str, Any] = {
     "offset": 0,
     "canonical_ranks": None,
+    "windows": None,
     "pack": None,
     "tokens_of": None,
     "weights": None,
@@ -312,6 +314,8 @@ def _order(options: Options, predicate: Predicate) -> dict[str, Any]:
     return {
         "batch_size": options.budget or options.batch_size,
         "canonical_ranks": options.canonical_ranks,
+        # Earlier versions had windows that two slices could share.
+        "windows": "of slices" if windows_end_with_slices(options) else None,
         "pack": options.pack,
         "tokens_of": options.tokens_of,
         "shuffle": options.shuffle,

@@ -31,6 +31,7 @@ __all__ = ["below", "fold", "mix64", "permutation", "stream_key", "stream_keys",
 _MASK = (1 << 64) - 1
 # 2**64 divided by the golden ratio, made odd: SplitMix64's increment.
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
+_FACTORS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 # Most rows that are shuffled as one bucket; more rows are dealt to buckets of half this size at
 # least first. A bucket of 2-byte codes fits an L1 cache, one of 8-byte values an L2 cache.
 _BUCKET_ROWS = 1 << 13
@@ -42,8 +43,8 @@ _MOST_ROWS = (1 << 32) - 1
 
 def mix64(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Apply the finalizer of SplitMix64, a bijection on 64-bit integers (Stafford's variant 13)."""
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(_FACTORS[0])
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(_FACTORS[1])
     return z ^ (z >> np.uint64(31))
 
 
@@ -58,18 +59,23 @@ def stream_keys(parts: tuple[int, ...], last: NDArray[np.int64]) -> NDArray[np.u
     Each part is taken modulo 2**64 and hashed by itself before it is folded in, so that streams
     of neighbouring seeds and epochs have nothing in common: (0, 1) is not (1, 0).
     """
-    key = np.zeros(1, np.uint64)
-    for part in parts:
-        key = fold(key, np.array([part & _MASK], np.uint64))
-    return fold(key, last.astype(np.uint64))
+    return fold(np.array([stream_key(*parts)], np.uint64), last.astype(np.uint64))
 
 
 def stream_key(*parts: int) -> int:
     """Return the key of the stream that `parts` name: one integer or more, each modulo 2**64."""
-    key = np.zeros(1, np.uint64)
+    key, gamma = 0, int(_GAMMA)
     for part in parts:
-        key = fold(key, np.array([part & _MASK], np.uint64))
-    return int(key[0])
+        key = _mixed((key ^ _mixed(part + gamma)) + gamma)
+    return key
+
+
+def _mixed(z: int) -> int:
+    """Return the same as `mix64` for one number, modulo 2**64: arrays of one number are slow."""
+    z &= _MASK
+    z = (z ^ (z >> 30)) * _FACTORS[0] & _MASK
+    z = (z ^ (z >> 27)) * _FACTORS[1] & _MASK
+    return z ^ (z >> 31)
 
 
 def stream_values(key: int, count: int, first: int = 0) -> NDArray[np.uint64]:

@@ -42,6 +42,14 @@ class Share:
         """Number of rows delivered, the repeated row included."""
         return int((self.positions[:, 1] - self.positions[:, 0]).sum()) + self.repeats
 
+    @property
+    def intervals(self) -> Int64s:
+        """The intervals of positions, with the repeated position as the last, (n, 2)."""
+        if not self.repeats:
+            return self.positions
+        again = np.array([[self.repeated, self.repeated + 1]], np.int64)
+        return np.concatenate([self.positions, again])
+
 
 def joined(shares: Sequence[Share]) -> Share:
     """Return one share that delivers several shares in turn; only the last may repeat a row."""

@@ -17,6 +17,11 @@ from fastload.plan.intervals import Int64s, cut, edges_of
 from fastload.plan.permutation import permutation, stream_key, stream_keys
 from fastload.plan.progress import share
 from fastload.plan.sequence import ROW_GROUP_STREAM, EpochSequence, row_group_order
+from fastload.plan.shuffle_windows import (
+    WINDOW_STREAM,
+    ShuffleWindows,
+    windows_end_with_slices,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PADDING",
-    "WINDOW_STREAM",
+    "Lanes",
     "Parts",
     "ReadPlan",
     "epoch_rows",
@@ -40,16 +45,10 @@ __all__ = [
     "share_plan",
     "shuffled_parts",
     "striped_parts",
-    "window_edges",
 ]
 
 PADDING = 2**32 - 1
 """The row of a segment that is padding."""
-
-# Third part, after seed and epoch, of the names of the random streams of windows.
-WINDOW_STREAM = 1
-# Edges of windows are computed as uint64 products of two numbers up to the window count.
-_MOST_WINDOWS = 2**32 - 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -193,10 +192,7 @@ def share_plan(
             f"Expected stripe_rows to be a multiple of {options.batch_size} (batch_size), "
             f"got {stripe_rows}"
         )
-    intervals = mine.positions
-    if mine.repeats:
-        again = np.array([[mine.repeated, mine.repeated + 1]], np.int64)
-        intervals = np.concatenate([intervals, again])
+    intervals = mine.intervals
     if order is None:
         order = row_group_order(len(row_groups.rows), options, epoch)
     padding = mine.repeats if options.uneven == "pad" else 0
@@ -205,7 +201,8 @@ def share_plan(
         first_rows = options.batch_size if ramp else stripe_rows
         parts = striped_parts(sequence, intervals, first_rows, stripe_rows)
     else:
-        parts = shuffled_parts(sequence, intervals, options, epoch)
+        windows = ShuffleWindows.of(sequence.rows, options)
+        parts = shuffled_parts(sequence, windows, (options.seed, epoch), intervals)
     return ReadPlan(
         options.batch_size,
         mine.rows,
@@ -240,53 +237,6 @@ def row_group_plan(
     return ReadPlan(batch_rows, rows, 0, False, pieces, takes, windows, np.zeros(count, np.uint64))
 
 
-def window_edges(total_rows: int, window: int) -> Int64s:
-    """Return the positions at which all shuffle windows begin, and the end, (windows + 1,).
-
-    Args:
-        total_rows: rows of the epoch.
-        window: options.shuffle_window.
-    """
-    return _window_edges(total_rows, window, np.arange(_window_count(total_rows, window) + 1))
-
-
-def _window_edges(total_rows: int, window: int, number: Int64s) -> Int64s:
-    """Return the positions at which shuffle windows begin, (n,).
-
-    Args:
-        total_rows: rows of the epoch.
-        window: options.shuffle_window.
-        number: numbers of the windows, (n,). The number after the last window gives the end of
-            the last window.
-    """
-    count = _window_count(total_rows, window)
-    whole, rest = divmod(total_rows, count)
-    fraction = number.astype(np.uint64) * np.uint64(rest) // np.uint64(count)
-    edges: Int64s = number * whole + fraction.astype(np.int64)
-    return edges
-
-
-def _window_count(total_rows: int, window: int) -> int:
-    """Return the number of shuffle windows of an epoch of `total_rows` rows.
-
-    Raises:
-        ValueError: the epoch would have more than 2**32 - 1 windows.
-    """
-    count = max(1, total_rows // window)
-    if count > _MOST_WINDOWS:
-        raise ValueError(
-            f"Expected at most 2**32 - 1 shuffle windows, got {count}: "
-            f"shuffle_window is {window} rows of {total_rows}"
-        )
-    return count
-
-
-def _window_of(position: int, total_rows: int, count: int) -> int:
-    """Return the number of the shuffle window, out of `count`, in which a position lies."""
-    # Window i begins at i * total // count.
-    return ((position + 1) * count - 1) // total_rows
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Parts:
     """The windows of a ReadPlan.
@@ -294,33 +244,82 @@ class Parts:
     Attributes:
         arrays: `pieces`, `takes`, `windows` and `keys` of the plan.
         touched: numbers of the epoch's shuffle windows that are read; None without shuffle.
+        lane_of: lane of each window, if there are several lanes.
     """
 
     arrays: tuple[Int64s, Int64s, Int64s, NDArray[np.uint64]]
     touched: Int64s | None = None
+    lane_of: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lanes:
+    """The lanes of the intervals that a plan delivers.
+
+    Attributes:
+        of_intervals: lane of each interval, ascending, (n,).
+        batch_rows: rows that a batch has of a lane.
+    """
+
+    of_intervals: Int64s
+    batch_rows: int
+
+    def order(self, lane_of: Int64s, rows: Int64s, begin: Int64s) -> Int64s:
+        """Return the order in which batches need windows, (windows,).
+
+        Args:
+            lane_of: lane of each take, lane after lane, (takes,).
+            rows: rows of each take, (takes,).
+            begin: the first take of each window, (windows,).
+        """
+        before = edges_of(rows)
+        first_of_lane = before[np.searchsorted(lane_of, lane_of[begin])]
+        first_batch = (before[begin] - first_of_lane) // self.batch_rows
+        return np.lexsort((lane_of[begin], first_batch))
 
 
 def shuffled_parts(
-    sequence: EpochSequence, intervals: Int64s, options: Options, epoch: int
+    sequence: EpochSequence,
+    windows: ShuffleWindows,
+    name: tuple[int, int],
+    intervals: Int64s,
+    lanes: Lanes | None = None,
 ) -> Parts:
-    """Read each window that the intervals touch as a whole, and take the intervals' rows of it."""
+    """Read each window that the intervals touch as a whole, and take the intervals' rows of it.
+
+    Args:
+        sequence: the rows of the epoch.
+        windows: the shuffle windows of the epoch.
+        name: seed and epoch.
+        intervals: the positions to deliver, (n, 2), lane after lane.
+        lanes: the lanes of the intervals; None = there is one lane.
+    """
     if not len(intervals):
         return Parts(_no_arrays(), np.zeros(0, np.int64))
-    total = sequence.rows
-    count = _window_count(total, options.shuffle_window)
     ends = (int(intervals[:, 0].min()), int(intervals[:, 1].max()) - 1)
-    first, last = (_window_of(position, total, count) for position in ends)
+    first, last = map(windows.number_at, ends)
     number = np.arange(first, last + 2)
-    edges = _window_edges(total, options.shuffle_window, number)
+    edges = windows.edges(number)
 
     cuts = cut(edges, intervals[:, 0], intervals[:, 1])
     takes = np.stack([cuts.start, cuts.stop], axis=1) - edges[cuts.cell, np.newaxis]
-    begins = np.flatnonzero(np.diff(cuts.cell, prepend=-1))
-    touched = cuts.cell[begins]
+    begins = np.diff(cuts.cell, prepend=-1) != 0
+    lane_of = np.zeros(0, np.int64)
+    if lanes is not None:
+        lane_of = lanes.of_intervals[cuts.owner]
+        begins |= np.diff(lane_of, prepend=-1) != 0
+    begin = np.flatnonzero(begins)
+    counts = np.diff(begin, append=len(takes))
+    if lanes is not None:
+        order = lanes.order(lane_of, cuts.stop - cuts.start, begin)
+        lane_of, begin, counts = lane_of[begin[order]], begin[order], counts[order]
+        take_edges = edges_of(counts)
+        takes = takes[np.repeat(begin - take_edges[:-1], counts) + np.arange(len(takes))]
+    touched = cuts.cell[begin]
     pieces, piece_count = sequence.pieces(edges[touched], edges[touched + 1])
-    windows = np.stack([edges_of(piece_count), np.append(begins, len(takes))], axis=1)
-    keys = stream_keys((options.seed, epoch, WINDOW_STREAM), number[touched])
-    return Parts((pieces, takes, windows, keys), number[touched])
+    offsets = np.stack([edges_of(piece_count), edges_of(counts)], axis=1)
+    keys = stream_keys((*name, WINDOW_STREAM), number[touched])
+    return Parts((pieces, takes, offsets, keys), number[touched], lane_of)
 
 
 def striped_parts(
@@ -374,9 +373,9 @@ def epoch_rows(row_groups: RowGroups, options: Options, epoch: int) -> Int64s:
     This function follows the definition in memory and shares no arithmetic with `read_plan`:
     tests compare `read_plan` with it.
     """
-    order = range(len(row_groups.rows))
+    order, name = range(len(row_groups.rows)), (options.seed, epoch)
     if options.shuffle:
-        key = stream_key(options.seed, epoch, ROW_GROUP_STREAM)
+        key = stream_key(*name, ROW_GROUP_STREAM)
         order = permutation(len(order), key).tolist()
     parts = [np.zeros((0, 3), np.int64)]
     for g in order:
@@ -384,12 +383,15 @@ def epoch_rows(row_groups: RowGroups, options: Options, epoch: int) -> Int64s:
         parts.append(_piece_rows(int(row_groups.file[g]), int(row_groups.index[g]), 0, rows))
     sequence = np.concatenate(parts)
     if options.shuffle:
-        total = len(sequence)
-        count = max(1, total // options.shuffle_window)
-        for w in range(count):
-            window = sequence[w * total // count : (w + 1) * total // count]
-            key = stream_key(options.seed, epoch, WINDOW_STREAM, w)
-            window[:] = window[permutation(len(window), key)]
+        total, window, w = len(sequence), options.shuffle_window, 0
+        slices = (options.canonical_ranks or 1) if windows_end_with_slices(options) else 1
+        slices = slices if total // slices >= window else 1
+        for part in np.array_split(sequence, slices):
+            count = max(1, total // slices // window)
+            for v in range(count):
+                some = part[v * len(part) // count : (v + 1) * len(part) // count]
+                some[:] = some[permutation(len(some), stream_key(*name, WINDOW_STREAM, w))]
+                w += 1
     return sequence[options.offset :][: options.limited(len(sequence))]
 
 

@@ -122,12 +122,11 @@ class EpochSequence:
             The index of each row group in canonical order, its first row and the row after its
             last one.
         """
-        if start >= stop:
-            nothing = np.zeros(0, np.int64)
-            return nothing, nothing, nothing
-        cuts = cut(self._edges, np.array([start]), np.array([stop]))
-        before = self._edges[cuts.cell]
-        return self._order[cuts.cell], cuts.start - before, cuts.stop - before
+        low = int(np.searchsorted(self._edges, start, side="right")) - 1
+        high = int(np.searchsorted(self._edges, stop, side="left")) if start < stop else low
+        edges = self._edges[low : high + 1]
+        first = np.maximum(start - edges[:-1], 0)
+        return self._order[low:high], first, np.minimum(edges[1:], stop) - edges[:-1]
 
 
 def row_group_order(count: int, options: Options, epoch: int) -> Int64s:

@@ -169,12 +169,7 @@ def rows_in(
         order: as for `share_plan`.
         permute: returns the permutation of a window, given its number of rows and its key.
     """
-    parts = [np.zeros((0, 2), np.int64)]
-    for share in shares:
-        parts.append(share.positions)
-        if share.repeats:
-            parts.append(np.array([[share.repeated, share.repeated + 1]], np.int64))
-    intervals = np.concatenate(parts)
+    intervals = np.concatenate([np.zeros((0, 2), np.int64), *(share.intervals for share in shares)])
     # Sorted intervals touch each window once.
     by_start = np.argsort(intervals[:, 0], kind="stable")
     ascending = Share(intervals[by_start], 0, -1)

@@ -9,7 +9,7 @@ import numpy as np
 
 from fastload.plan.intervals import Int64s, edges_of
 from fastload.plan.read_plan import ReadPlan, shuffled_parts, striped_parts
-from fastload.plan.units.windows import Lengths, UnitsOfWindows, Windows, intervals_of
+from fastload.plan.units.windows import Lengths, UnitsOfWindows, Windows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -59,14 +59,14 @@ class TokenUnits(UnitsOfWindows):
         """Plan the batches of a share."""
         seed, epoch = at.seed, at.epoch
         windows, edges = self._epoch(seed, epoch)
-        units = intervals_of(mine)
+        units = mine.intervals
         intervals = edges[units] + windows.first
         sizes = [np.diff(edges[a : b + 1]) for a, b in units.tolist()]
         batch_rows = np.concatenate([np.zeros(0, np.int64), *sizes])
         options = replace(self._rows, seed=seed)
         orders = np.zeros(0, np.uint32)
         if options.shuffle or self._limits.padded:
-            parts = shuffled_parts(windows.sequence, intervals, options, epoch)
+            parts = shuffled_parts(windows.sequence, windows.windows, (seed, epoch), intervals)
             if self._limits.padded and parts.touched is not None:
                 in_order = [self._batched(windows, w)[0] for w in parts.touched.tolist()]
                 orders = np.concatenate([orders, *in_order])

@@ -18,29 +18,24 @@ its slices (see `ReadPlan.lane_of`): the lanes are read side by side, and share 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from fastload.plan.intervals import edges_of
-from fastload.plan.rank_split import RankSplit, Share, whole_epoch
-from fastload.plan.read_plan import ReadPlan
+from fastload.plan.rank_split import RankSplit, Share, joined, whole_epoch
 from fastload.plan.steps import step_of_leg
 from fastload.plan.units.units import RowUnits, Units
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from fastload.plan.intervals import Int64s
     from fastload.plan.options import Options
     from fastload.plan.position import Position, WorkerSlot
     from fastload.plan.progress import Leg
+    from fastload.plan.read_plan import ReadPlan
     from fastload.plan.sequence import RowGroups
     from fastload.plan.steps import StepOfLeg, StepShare
 
 __all__ = [
     "CanonicalUnits",
-    "in_lanes",
     "merged_ranks",
     "row_units",
     "slice_options",
@@ -119,6 +114,8 @@ class CanonicalUnits(Units):
         )
         self.units = units
         self._slices = slices
+        # The shares of slices for the latest share, with what they were computed from.
+        self._latest_shares: tuple[tuple[Any, ...], list[Share]] | None = None
 
     @property
     def varies(self) -> bool:
@@ -161,17 +158,21 @@ class CanonicalUnits(Units):
     def read_plan(self, at: Position, mine: Share, *, stripe_rows: int, ramp: bool) -> ReadPlan:
         """Plan the rows of a rank's slices in a share of the steps."""
         assert mine.slices is not None
-        split = self._split(at)
         batch_size = self.units.options.batch_size
         stripe_rows = max(1, stripe_rows // len(mine.slices) // batch_size) * batch_size
-        lanes = []
-        for number in mine.slices:
-            shares = [split.share(number, a, b) for a, b in mine.positions.tolist()]
-            last = shares[-1] if shares else Share(mine.positions, 0, -1)
-            positions = [share.positions for share in shares]
-            of_slice = replace(last, positions=np.concatenate([mine.positions[:0], *positions]))
-            lanes.append(self.units.read_plan(at, of_slice, stripe_rows=stripe_rows, ramp=ramp))
-        return in_lanes(lanes)
+        shares = self._of_slices(at, mine)
+        return self.units.lanes_plan(at, shares, stripe_rows=stripe_rows, ramp=ramp)
+
+    def _of_slices(self, at: Position, mine: Share) -> list[Share]:
+        """Return the units of each slice in a share of the steps."""
+        assert mine.slices is not None
+        name = (self.units.total(at), mine.slices)
+        latest = self._latest_shares
+        if latest is None or latest[0][0] is not mine.positions or latest[0][1:] != name:
+            split, steps = self._split(at), mine.positions.tolist()
+            shares = [joined([split.share(k, a, b) for a, b in steps]) for k in mine.slices]
+            self._latest_shares = latest = (mine.positions, *name), shares
+        return latest[1]
 
     def _split(self, at: Position) -> RankSplit:
         options = self.units.options
@@ -180,107 +181,6 @@ class CanonicalUnits(Units):
         return RankSplit(positions, self._slices, options, options.limited(total))
 
 
-def in_lanes(plans: Sequence[ReadPlan]) -> ReadPlan:
-    """Return one plan whose batches are the batches of several plans, one after another.
-
-    Args:
-        plans: the plans, of one seed and epoch, with as many batches each.
-    """
-    if len(plans) == 1:
-        return plans[0]
-    edges = [_batch_edges(plan) for plan in plans]
-    # The rows of each batch, lane after lane.
-    parts = np.stack([np.diff(of_lane) for of_lane in edges], axis=1)
-    first_batch, lane_of = [], []
-    for lane, (plan, of_lane) in enumerate(zip(plans, edges, strict=True)):
-        takes = edges_of(plan.takes[:, 1] - plan.takes[:, 0])
-        first_row = takes[plan.windows[:-1, 1]]
-        first_batch.append(np.searchsorted(of_lane, first_row, side="right") - 1)
-        lane_of.append(np.full(len(first_row), lane, np.int64))
-    lanes = np.concatenate(lane_of)
-    # In the order in which batches need the windows.
-    order = np.lexsort((lanes, np.concatenate(first_batch)))
-    pieces, piece_edges = _gathered(
-        [plan.pieces for plan in plans], [plan.windows[:, 0] for plan in plans], order
-    )
-    takes, take_edges = _gathered(
-        [plan.takes for plan in plans], [plan.windows[:, 1] for plan in plans], order
-    )
-    first = plans[0]
-    segments, orders = first.segments, first.orders
-    if any(len(plan.segments) for plan in plans):
-        segment_edges = [np.append(plan.takes[:, 0], len(plan.segments)) for plan in plans]
-        segments, ends = _gathered([plan.segments for plan in plans], segment_edges, order)
-        takes = np.stack([ends[:-1], ends[1:]], axis=1)
-    if any(len(plan.orders) for plan in plans):
-        orders, _ = _gathered(
-            [plan.orders for plan in plans], [_row_edges(plan) for plan in plans], order
-        )
-    return ReadPlan(
-        sum(plan.batch_rows for plan in plans),
-        int(parts.sum()),
-        0,
-        shuffled=first.shuffled,
-        pieces=pieces,
-        takes=takes,
-        windows=np.stack([piece_edges, take_edges], axis=1),
-        keys=np.concatenate([plan.keys for plan in plans])[order],
-        seed=first.seed,
-        epoch=first.epoch,
-        batch_edges=edges_of(parts.ravel()),
-        orders=orders,
-        segments=segments,
-        lane_of=lanes[order],
-        lane_padding=np.array([plan.padding for plan in plans], np.int64),
-        copies=np.concatenate([plan.copies for plan in plans]),
-        piece_copies=_piece_copies(plans, order),
-    )
-
-
-def _piece_copies(plans: Sequence[ReadPlan], order: Int64s) -> Int64s:
-    """Return `piece_copies` of the pieces of several plans, windows in a common order."""
-    if not len(plans[0].piece_copies):
-        return plans[0].piece_copies
-    before = edges_of(np.array([len(plan.copies) for plan in plans], np.int64))
-    shifted = [plan.piece_copies + b for plan, b in zip(plans, before.tolist(), strict=False)]
-    return _gathered(shifted, [plan.windows[:, 0] for plan in plans], order)[0]
-
-
 def _of_all_ranks(at: Position) -> Position:
     """Return a position whose progress counts steps of all ranks, not batches of one."""
     return replace(at, progress=merged_ranks(at.progress))
-
-
-def _batch_edges(plan: ReadPlan) -> Int64s:
-    if len(plan.batch_edges):
-        return plan.batch_edges
-    return np.minimum(np.arange(plan.batches + 1) * plan.batch_rows, plan.rows)
-
-
-def _row_edges(plan: ReadPlan) -> Int64s:
-    """Return the rows of the pieces before each window, and of all pieces."""
-    rows: Int64s = edges_of(plan.pieces[:, 3] - plan.pieces[:, 2])[plan.windows[:, 0]]
-    return rows
-
-
-def _gathered(
-    arrays: Sequence[np.ndarray],
-    edges: Sequence[Int64s],
-    order: Int64s,
-) -> tuple[np.ndarray, Int64s]:
-    """Put the windows' parts of several arrays into a common order.
-
-    Args:
-        arrays: one array a plan, (n, ...).
-        edges: the edges of the windows' parts in each array, (windows + 1,).
-        order: numbers of all windows, plan after plan, in their order.
-
-    Returns:
-        The parts one after another, and the edges of the windows in them.
-    """
-    offsets = np.cumsum([0, *(len(array) for array in arrays[:-1])])
-    starts = np.concatenate([e[:-1] + o for e, o in zip(edges, offsets, strict=True)])[order]
-    counts = np.concatenate([np.diff(e) for e in edges])[order]
-    ends = edges_of(counts)
-    index = np.repeat(starts - ends[:-1], counts) + np.arange(ends[-1])
-    return np.concatenate(arrays)[index], ends

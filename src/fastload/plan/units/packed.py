@@ -9,7 +9,7 @@ import numpy as np
 from fastload.plan.intervals import Int64s, cut, edges_of
 from fastload.plan.read_plan import PADDING, ReadPlan
 from fastload.plan.units.packing import documents, pack_split
-from fastload.plan.units.windows import Lengths, UnitsOfWindows, Windows, intervals_of
+from fastload.plan.units.windows import Lengths, UnitsOfWindows, Windows
 
 if TYPE_CHECKING:
     from fastload.plan.options import Options
@@ -70,7 +70,7 @@ class PackedUnits(UnitsOfWindows):
         del stripe_rows, ramp
         seed, epoch = at.seed, at.epoch
         windows, edges = self._epoch(seed, epoch)
-        intervals = intervals_of(mine)
+        intervals = mine.intervals
         parts: list[tuple[int, Segments]] = []
         for start, stop in intervals.tolist():
             parts += self._parts(windows, edges, start, stop)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from fastload.plan.progress import batches, remaining_rows, share
 from fastload.plan.read_plan import ReadPlan, share_plan
 from fastload.plan.steps import step_shares
+from fastload.plan.units.lanes import in_lanes, shuffled_lanes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -65,6 +66,17 @@ class Units(ABC):
 
         The other arguments are as for `read_plan.read_plan`.
         """
+
+    def lanes_plan(
+        self, at: Position, shares: Sequence[Share], *, stripe_rows: int, ramp: bool
+    ) -> ReadPlan:
+        """Plan the rows of several shares side by side, each as a lane.
+
+        The shares have as many batches each. The other arguments are as for `read_plan`.
+        """
+        return in_lanes(
+            [self.read_plan(at, share, stripe_rows=stripe_rows, ramp=ramp) for share in shares]
+        )
 
     def batches(self, at: Position, world: int, rank: int | None) -> int:
         """Return the batches that a rank still delivers after a position; see `batches`."""
@@ -142,3 +154,12 @@ class RowUnits(Units):
         if lasts and len(plan.pieces) <= _MOST_KEPT_PIECES:
             self._latest_plan = mine, stripe_rows, ramp, plan
         return plan
+
+    def lanes_plan(
+        self, at: Position, shares: Sequence[Share], *, stripe_rows: int, ramp: bool
+    ) -> ReadPlan:
+        """Plan the rows of several shares side by side, each as a lane."""
+        if len(shares) == 1 or not self.options.shuffle:
+            return super().lanes_plan(at, shares, stripe_rows=stripe_rows, ramp=ramp)
+        options = replace(self.options, seed=at.seed)
+        return shuffled_lanes(self.groups_of(at), options, at.epoch, shares)

@@ -30,7 +30,7 @@ from fastload.plan.steps import row_of_copy
 from fastload.plan.units.units import RowUnits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -139,6 +139,17 @@ class WeightedUnits(RowUnits):
     def read_plan(self, at: Position, mine: Share, *, stripe_rows: int, ramp: bool) -> ReadPlan:
         """Plan the copies of a share."""
         plan = super().read_plan(at, mine, stripe_rows=stripe_rows, ramp=ramp)
+        return self._with_copies(plan, at)
+
+    def lanes_plan(
+        self, at: Position, shares: Sequence[Share], *, stripe_rows: int, ramp: bool
+    ) -> ReadPlan:
+        """Plan the copies of several shares side by side, each as a lane."""
+        plan = super().lanes_plan(at, shares, stripe_rows=stripe_rows, ramp=ramp)
+        return plan if len(plan.piece_copies) else self._with_copies(plan, at)
+
+    def _with_copies(self, plan: ReadPlan, at: Position) -> ReadPlan:
+        """Return the plan with the copies of the row groups that the plan reads."""
         copies, _ = self._epoch(at)
         touched, place = np.unique(self._group(plan.pieces), return_inverse=True)
         first = edges_of(self.row_groups.rows[touched])

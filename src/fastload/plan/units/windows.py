@@ -14,8 +14,8 @@ import numpy as np
 
 from fastload.plan.intervals import Int64s, edges_of
 from fastload.plan.permutation import stream_key
-from fastload.plan.read_plan import WINDOW_STREAM, window_edges
 from fastload.plan.sequence import EpochSequence, row_group_order
+from fastload.plan.shuffle_windows import WINDOW_STREAM, ShuffleWindows
 from fastload.plan.units.units import Units
 
 if TYPE_CHECKING:
@@ -24,10 +24,9 @@ if TYPE_CHECKING:
     from fastload.plan.options import Options
     from fastload.plan.permutation import Permute
     from fastload.plan.position import Position
-    from fastload.plan.rank_split import Share
     from fastload.plan.sequence import RowGroups
 
-__all__ = ["Lengths", "UnitsOfWindows", "Windows", "intervals_of"]
+__all__ = ["Lengths", "UnitsOfWindows", "Windows"]
 
 # Third part, after seed and epoch, of the names of the random streams that order the units of a
 # window.
@@ -73,6 +72,7 @@ class Windows:
 
     Attributes:
         sequence: the row groups of the epoch.
+        windows: the windows as ranges of positions.
         edges: edges of the windows in the sequence, (windows + 1,).
         first: position of the epoch's first row in the sequence.
         stop: the position after its last row.
@@ -82,7 +82,8 @@ class Windows:
         row_groups = lengths.row_groups
         order = row_group_order(len(row_groups.rows), options, epoch)
         self.sequence = EpochSequence(row_groups, order)
-        self.edges = window_edges(self.sequence.rows, options.shuffle_window)
+        self.windows = ShuffleWindows(self.sequence.rows, options.shuffle_window)
+        self.edges = self.windows.all_edges()
         self.first = min(options.offset, self.sequence.rows)
         self.stop = self.first + options.limited(self.sequence.rows)
         self._lengths = lengths
@@ -170,11 +171,3 @@ class UnitsOfWindows(Units):
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_epochs": {}}
-
-
-def intervals_of(mine: Share) -> Int64s:
-    """Return the intervals of a share, the repeated unit included."""
-    if not mine.repeats:
-        return mine.positions
-    again = np.array([[mine.repeated, mine.repeated + 1]], np.int64)
-    return np.concatenate([mine.positions, again])
