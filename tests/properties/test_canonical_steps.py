@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from plan_cases import cases
+from plan_cases import cases, even_slices
 from semantics_cases import EXAMPLES
 from torch.utils.data import DataLoader
 
@@ -75,6 +75,12 @@ def test_steps_do_not_depend_on_ranks(case, slices, rows, uneven, workers, stops
     delivered = [row for step in whole for row in step]
     expected = dataclasses.replace(case, options=slice_options(options)).sequence()
     assert set(delivered) <= set(expected)
+    # Without workers, a step has the next rows of each slice of the sequence.
+    for step, found in enumerate(first if workers == 1 else []):
+        of_slices = [part[step * rows :][:rows] for part in even_slices(expected, slices)]
+        in_order = [row for part in of_slices for row in part]
+        if len(in_order) == slices * rows:
+            assert found == in_order
     repeats = len(delivered) - len(set(delivered))
     lost = len(set(expected)) - len(set(delivered))
     short_step = slices * (rows - 1) if options.drop_last else 0
@@ -134,6 +140,27 @@ def test_another_number_of_slices_is_refused(tmp_path):
     other = FastParquetDataset(tmp_path, canonical_ranks=6, **shape)
     with pytest.raises(ValueError, match="canonical_ranks=4"):
         other.load_state_dict(state)
+
+
+def test_slices_share_no_window_and_states_say_so(tmp_path):
+    pq.write_table(pa.table({"id": range(100)}), tmp_path / "a.parquet")
+    shape = {"rank": 0, "world_size": 1, "global_batch_size": 8, "canonical_ranks": 4}
+
+    def open_dataset(**options):
+        return FastParquetDataset(tmp_path, shuffle=True, shuffle_window=40, **shape, **options)
+
+    with open_dataset() as dataset:
+        first = next(iter(dataset))["id"].tolist()
+        state = dataset.state_dict()
+        # A slice has two windows of its own, of which a step takes two rows.
+        assert [number // 25 for number in first] == [0, 0, 1, 1, 2, 2, 3, 3]
+        # An earlier version had windows that two slices could share.
+        del state["order"]["windows"]
+        with pytest.raises(ValueError, match=r"Expected windows=None, .* got windows='of slices'"):
+            dataset.load_state_dict(state)
+    with open_dataset(limit=90) as dataset:
+        next(iter(dataset))
+        assert "windows" not in dataset.state_dict()["order"]
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")

@@ -79,12 +79,15 @@ void ForEachSegment(std::span<const int64_t> offsets, int64_t length, const Fn& 
 }  // namespace
 
 void WriteSegments(const StagedLists& from, std::span<const Segment> segments,
-                   const std::string& padding, uint8_t* base, const int64_t* numbers) {
+                   const std::string& padding, int64_t first, uint8_t* base,
+                   const int64_t* numbers) {
   auto* offsets = reinterpret_cast<int64_t*>(base + numbers[0]);
   uint8_t* values = base + numbers[2];
   const auto item = static_cast<int64_t>(padding.size());
   int64_t end = 0;
-  *offsets++ = 0;
+  // Else whoever writes the lists before writes the offset, perhaps now.
+  if (first == 0) *offsets = 0;
+  ++offsets;
   for (size_t i = 0; i < segments.size(); ++i) {
     PrefetchSegment(from, segments, i, item);
     const Segment& segment = segments[i];
@@ -98,7 +101,7 @@ void WriteSegments(const StagedLists& from, std::span<const Segment> segments,
       rows->values.Copy(begin * item, size * item, values + end * item);
     }
     end += size;
-    *offsets++ = end;
+    *offsets++ = first + end;
   }
 }
 

@@ -13,11 +13,13 @@
 
 namespace fastload {
 
-// Writes a ragged output whose lists are the segments. `padding` is an item, written at
-// the segments that are padding; `numbers` are the numbers of the output's slot in the
-// areas of `base`.
+// Writes the lists of a ragged output that are the segments. `padding` is an item,
+// written at the segments that are padding; `numbers` are the numbers of the output's
+// slot in the areas of `base`, from the first segment on, and `first` is the number of
+// its first element in the output.
 void WriteSegments(const StagedLists& from, std::span<const Segment> segments,
-                   const std::string& padding, uint8_t* base, const int64_t* numbers);
+                   const std::string& padding, int64_t first, uint8_t* base,
+                   const int64_t* numbers);
 
 // The outputs of a batch that are made of its segments once these are together.
 // Thread-safe.

@@ -163,7 +163,7 @@ Layout::Areas Layout::Place(int64_t rows, std::span<const int64_t> sizes) const 
   return areas;
 }
 
-Layout::Areas Layout::From(const Areas& areas, int64_t row) const {
+Layout::Areas Layout::From(const Areas& areas, int64_t row, int64_t element) const {
   Areas from = areas;
   int64_t* number = from.numbers.data();
   for (const Group& group : groups_) {
@@ -171,6 +171,10 @@ Layout::Areas Layout::From(const Areas& areas, int64_t row) const {
     number += 2;
   }
   for (const int64_t row_bytes : row_bytes_) *number++ += row * row_bytes;
+  for (size_t r = 0; r < ragged_levels_.size(); ++r, number += 4) {
+    number[0] += row * static_cast<int64_t>(sizeof(int64_t));
+    number[2] += element * (number[3] / areas.elements);
+  }
   return from;
 }
 

@@ -34,9 +34,10 @@ class Layout {
   // at last, if rows are packed, the elements of all packed rows.
   Areas Place(int64_t rows, std::span<const int64_t> sizes) const;
 
-  // Returns the areas of the rows of a batch from row number `row` on. Only for batches
-  // without ragged outputs.
-  Areas From(const Areas& areas, int64_t row) const;
+  // Returns the areas of the rows of a batch from row number `row` on, which element
+  // number `element` of the packed rows begins. Only for batches without ragged outputs,
+  // or with those of packed rows. Outputs of packed rows stay those of the whole batch.
+  Areas From(const Areas& areas, int64_t row, int64_t element = 0) const;
 
   // A batch that is merged with others into one.
   struct Source {

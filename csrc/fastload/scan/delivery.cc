@@ -10,11 +10,11 @@ Delivery::Delivery(const Pass* pass, std::mutex* mutex, Work* work)
 
 // Making batches ----------------------------------------------------------------------
 
-Status Delivery::PlaceInBatch(Part* part) {
+Status Delivery::PlaceInBatch(Part* part, std::span<const int64_t> sizes) {
   const Layout& layout = pass_->dataset->layout;
   const auto place = [&](const Batch& batch) {
     part->block = batch.block;
-    part->areas = layout.From(batch.areas, part->offset);
+    part->areas = layout.From(batch.areas, part->offset, part->first_item);
     part->in_place = true;
     return Status::OK();
   };
@@ -26,7 +26,7 @@ Status Delivery::PlaceInBatch(Part* part) {
     }
   }
   Batch batch{.index = part->batch,
-              .areas = layout.Place(pass_->BatchRows(part->batch), {})};
+              .areas = layout.Place(pass_->BatchRows(part->batch), sizes)};
   ARROW_ASSIGN_OR_RAISE(batch.block, pass_->batch_pool->Allocate(batch.areas.bytes));
   std::lock_guard lock(*mutex_);
   if (*pass_->cancelled) return PassClosed();

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -75,8 +76,8 @@ class Delivery {
   std::optional<Damage> damage();
 
   // Gives a part its rows of the memory of the whole batch, which the first part to come
-  // allocates. Only for batches without ragged outputs.
-  Status PlaceInBatch(Part* part);
+  // allocates; `sizes` are as for Layout::Place. Only for batches of a known size.
+  Status PlaceInBatch(Part* part, std::span<const int64_t> sizes);
   // Takes a part of a window, once all units have filled the part.
   void AddLocked(const std::shared_ptr<Window>& window, Part* part);
   // Joins the parts of a batch that lies in several windows, and calls the kernels on it.

@@ -26,25 +26,56 @@ Lanes::Lanes(const ReadPlan* plan) : plan_(plan) {
     if (latest[lane] >= 0) after_[static_cast<size_t>(latest[lane])] = window;
     latest[lane] = window;
   }
-  if (lanes == 1) return;
-  const int64_t batches = plan->batches();
+  if (lanes > 1) FindEdges();
+  if (plan->packed()) CountItems();
+}
+
+void Lanes::FindEdges() {
+  const auto windows = static_cast<size_t>(plan_->windows());
+  const auto lanes = static_cast<size_t>(plan_->lanes());
+  const int64_t batches = plan_->batches();
   edges_.resize(lanes);
   for (size_t lane = 0; lane < lanes; ++lane) {
     int64_t rows = 0;
     edges_[lane].push_back(0);
     for (int64_t batch = 0; batch < batches; ++batch) {
       const size_t part = static_cast<size_t>(batch) * lanes + lane;
-      rows += plan->batch_edges[part + 1] - plan->batch_edges[part];
+      rows += plan_->batch_edges[part + 1] - plan_->batch_edges[part];
       edges_[lane].push_back(rows);
     }
   }
   last_window_.assign(static_cast<size_t>(batches), 0);
   for (size_t w = 0; w < windows; ++w) {
-    const int64_t lane = plan->LaneOf(static_cast<int64_t>(w));
+    const int64_t lane = plan_->LaneOf(static_cast<int64_t>(w));
     const int64_t last = BatchOf(lane, first_[w] + rows_[w] - 1);
     for (int64_t batch = BatchOf(lane, first_[w]); batch <= last; ++batch) {
       last_window_[static_cast<size_t>(batch)] = static_cast<int64_t>(w);
     }
+  }
+}
+
+void Lanes::CountItems() {
+  const auto windows = static_cast<size_t>(plan_->windows());
+  const auto lanes = static_cast<size_t>(plan_->lanes());
+  std::vector<int64_t> items(lanes);
+  item_edges_.resize(lanes);
+  for (size_t w = 0; w < windows; ++w) {
+    const auto lane = static_cast<size_t>(plan_->LaneOf(static_cast<int64_t>(w)));
+    std::vector<int64_t>& edges = item_edges_[lane];
+    items_.push_back(items[lane]);
+    const auto first = static_cast<size_t>(
+        plan_->takes[static_cast<size_t>(plan_->first_take[w])].start);
+    for (int64_t i = 0; i < rows_[w]; ++i) {
+      // A batch may take nothing of a lane.
+      while (FirstOf(static_cast<int64_t>(lane), std::ssize(edges)) == first_[w] + i) {
+        edges.push_back(items[lane]);
+      }
+      items[lane] += plan_->segments[first + static_cast<size_t>(i)].size;
+    }
+  }
+  const auto edges = static_cast<size_t>(plan_->batches()) + 1;
+  for (size_t lane = 0; lane < lanes; ++lane) {
+    item_edges_[lane].resize(edges, items[lane]);
   }
 }
 
@@ -69,6 +100,25 @@ int64_t Lanes::LastWindow(int64_t batch) const {
   if (!last_window_.empty()) return last_window_[static_cast<size_t>(batch)];
   const int64_t last = plan_->FirstRow(batch + 1) - 1;
   return std::ranges::upper_bound(first_, last) - first_.begin() - 1;
+}
+
+int64_t Lanes::Items(int64_t batch) const {
+  const auto b = static_cast<size_t>(batch);
+  int64_t items = 0;
+  for (const auto& edges : item_edges_) items += edges[b + 1] - edges[b];
+  return items;
+}
+
+int64_t Lanes::ItemsBefore(int64_t batch, int64_t window) const {
+  const auto b = static_cast<size_t>(batch);
+  const auto lane = static_cast<size_t>(plan_->LaneOf(window));
+  int64_t items = 0;
+  for (size_t before = 0; before < lane; ++before) {
+    items += item_edges_[before][b + 1] - item_edges_[before][b];
+  }
+  // Earlier windows of the lane may have the batch's first elements of the lane.
+  const int64_t in_lane = items_[static_cast<size_t>(window)] - item_edges_[lane][b];
+  return items + std::max<int64_t>(0, in_lane);
 }
 
 }  // namespace fastload

@@ -32,7 +32,15 @@ class Lanes {
   // Returns the latest window of which a batch takes rows.
   int64_t LastWindow(int64_t batch) const;
 
+  // Packed plans: returns the elements of a batch, and those that a batch has before the
+  // first element that it takes of a window.
+  int64_t Items(int64_t batch) const;
+  int64_t ItemsBefore(int64_t batch, int64_t window) const;
+
  private:
+  void FindEdges();
+  void CountItems();
+
   const ReadPlan* plan_;
   std::vector<int64_t> first_;
   std::vector<int64_t> rows_;
@@ -41,6 +49,9 @@ class Lanes {
   std::vector<int64_t> lane_rows_;           // of each lane
   std::vector<std::vector<int64_t>> edges_;  // several lanes: of batches in each lane
   std::vector<int64_t> last_window_;         // several lanes: of each batch
+  // Packed plans: elements of a lane before each window, and before each batch.
+  std::vector<int64_t> items_;
+  std::vector<std::vector<int64_t>> item_edges_;
 };
 
 }  // namespace fastload

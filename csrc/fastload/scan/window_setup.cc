@@ -35,6 +35,8 @@ int64_t SharesWanted(const Pass& pass) {
 // Tasks in which the staged units of a window fill its parts, together. The first batches
 // are delivered while later ones are filled.
 constexpr int64_t kPartTasks = 64;
+// Packed: the least elements that a task fills, so that small windows have few tasks.
+constexpr int64_t kTaskItems = 1 << 16;
 
 void CutParts(const Pass& pass, Window* window) {
   const Lanes& lanes = pass.lanes;
@@ -54,7 +56,10 @@ void CutParts(const Pass& pass, Window* window) {
     part.real_rows = std::clamp<int64_t>(real - at, 0, part.rows);
     part.whole = part.rows == pass.BatchRows(part.batch);
     part.of_lane = part.rows == of_lane;
-    for (const Segment& segment : window->SegmentsOf(part)) part.items += segment.size;
+    if (window->packed()) {
+      for (const Segment& segment : window->SegmentsOf(part)) part.items += segment.size;
+      part.first_item = lanes.ItemsBefore(part.batch, window->index);
+    }
     at += part.rows;
     window->parts.push_back(std::move(part));
   }
@@ -230,8 +235,13 @@ void SetUpWindow(const Pass& pass, Window* window) {
   // order, windows begin small, and elements that wait in their pages may turn out to be
   // damaged when they are filled in: until then no batch of the window may be delivered.
   if (w.packed() ? w.uncounted > 0 : w.shuffled && w.uncounted == 1) {
-    w.part_tasks = std::max<int64_t>(static_cast<int64_t>(w.shares.size()),
-                                     kPartTasks / w.uncounted);
+    int64_t tasks = kPartTasks / w.uncounted;
+    if (w.packed()) {
+      int64_t items = 0;
+      for (const Part& part : w.parts) items += part.items;
+      tasks = std::min(tasks, items / kTaskItems);
+    }
+    w.part_tasks = std::max(static_cast<int64_t>(w.shares.size()), tasks);
   }
   const auto fill_parts =
       static_cast<int32_t>(std::ranges::count_if(pass.dataset->units, [&](const Unit& u) {
@@ -308,11 +318,17 @@ Status AllocateParts(const Pass& pass, Delivery* delivery, Window* window) {
       }
     }
     Part& part = window->parts[p];
-    if (!part.whole && !pass.dataset->layout.ragged()) {
-      ARROW_RETURN_NOT_OK(delivery->PlaceInBatch(&part));
+    const bool packed = pass.plan.packed();
+    if (!part.whole && (packed || !pass.dataset->layout.ragged())) {
+      if (packed) {
+        const int64_t items = pass.lanes.Items(part.batch);
+        for (int64_t& size : sizes) size = size / part.items * items;
+        sizes.back() = items;
+      }
+      ARROW_RETURN_NOT_OK(delivery->PlaceInBatch(&part, sizes));
       continue;
     }
-    if (pass.plan.packed()) sizes.back() = part.items;
+    if (packed) sizes.back() = part.items;
     part.areas = pass.dataset->layout.Place(part.rows, sizes);
     ARROW_ASSIGN_OR_RAISE(part.block, pass.batch_pool->Allocate(part.areas.bytes));
   }

@@ -193,6 +193,21 @@ TEST(Layout, AddressesOfColumnsAndStacks) {
             block.data() + areas.numbers[kRowMajor] + 64);
 }
 
+TEST(Layout, PartsOfPackedRowsLieInTheBatch) {
+  const Layout layout(Columns(), {{OutputKind::kRow, {}},
+                                  {OutputKind::kRagged, {kPadded}, kLength},
+                                  {OutputKind::kDocument, {}}});
+  const int64_t elements = 4 * kLength;
+  const Layout::Areas areas =
+      layout.Place(9, std::vector<int64_t>{2 * elements, elements});
+  const Layout::Areas from = layout.From(areas, 6, 2 * kLength);
+  const std::vector<int64_t> before = {6 * 8, 0, 6 * 8, 0, 2 * 2 * kLength, 0, 0, 0};
+  ASSERT_EQ(areas.numbers.size(), before.size());
+  for (size_t i = 0; i < before.size(); ++i) {
+    EXPECT_EQ(from.numbers[i], areas.numbers[i] + before[i]) << i;
+  }
+}
+
 // A batch in which every value states its output, column and row.
 struct Filled {
   Layout::Areas areas;

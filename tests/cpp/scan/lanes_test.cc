@@ -30,6 +30,30 @@ TEST(Lanes, OneLaneHasBatchesOfEqualSize) {
   EXPECT_EQ(lanes.RealRows(0), 9);
 }
 
+// Two batches of two lanes. Lane 0 has the segments of windows 0 and 2, lane 1 that of
+// window 1; batch 0 takes three segments of lane 0.
+TEST(Lanes, PackedPlansKnowTheElementsOfBatches) {
+  ReadPlan plan;
+  plan.keys = {0, 0, 0};
+  plan.takes = {{0, 2}, {2, 5}, {5, 7}};
+  plan.first_take = {0, 1, 2, 3};
+  for (const uint32_t size : {3, 4, 8, 2, 6, 1, 8}) {
+    plan.segments.push_back({0, 0, size, size});
+  }
+  plan.rows = 7;
+  plan.lane_of = {0, 1, 0};
+  plan.lane_padding = {0, 0};
+  plan.batch_edges = {0, 3, 4, 5, 7};
+  const Lanes lanes(&plan);
+  EXPECT_EQ(lanes.Items(0), 3 + 4 + 1 + 8);
+  EXPECT_EQ(lanes.Items(1), 8 + 2 + 6);
+  EXPECT_EQ(lanes.ItemsBefore(0, 0), 0);
+  EXPECT_EQ(lanes.ItemsBefore(0, 1), 3 + 4 + 1);
+  EXPECT_EQ(lanes.ItemsBefore(0, 2), 3 + 4);
+  EXPECT_EQ(lanes.ItemsBefore(1, 2), 0);
+  EXPECT_EQ(lanes.ItemsBefore(1, 1), 8);
+}
+
 // Two lanes: rows 0 to 44'999 and 45'000 to 80'999 of a file, in windows that go on in
 // the middle of a row group and end in the middle of batches.
 class LanesTest : public ::testing::Test {

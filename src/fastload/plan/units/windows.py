@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fastload.plan.intervals import Int64s, edges_of
-from fastload.plan.permutation import stream_key
+from fastload.plan.permutation import stream_keys
 from fastload.plan.sequence import EpochSequence, row_group_order
 from fastload.plan.shuffle_windows import WINDOW_STREAM, ShuffleWindows
 from fastload.plan.units.units import Units
@@ -88,7 +88,13 @@ class Windows:
         self.stop = self.first + options.limited(self.sequence.rows)
         self._lengths = lengths
         self._permute = permute
-        self._name = (options.seed, epoch) if options.shuffle else None
+        # The keys of the windows' orders, and of the orders of their units; None without shuffle.
+        self._keys = self._unit_keys = None
+        if options.shuffle:
+            self._keys, self._unit_keys = (
+                stream_keys((options.seed, epoch, stream), np.arange(len(self)))
+                for stream in (WINDOW_STREAM, _UNIT_STREAM)
+            )
 
     def __len__(self) -> int:
         return len(self.edges) - 1
@@ -105,16 +111,16 @@ class Windows:
             window: number of the window.
         """
         start, stop = self.edges[window : window + 2].tolist()
-        if self._name is None:
+        if self._keys is None:
             order = np.arange(stop - start, dtype=np.uint32)
         else:
-            order = self._permute(stop - start, stream_key(*self._name, WINDOW_STREAM, window))
+            order = self._permute(stop - start, int(self._keys[window]))
         order = order[max(0, self.first - start) : max(0, self.stop - start)]
         return order, self._lengths.at(self.sequence, start, stop)
 
     def unit_key(self, window: int) -> int | None:
         """Return the key of the order in which the units of a window come; None without shuffle."""
-        return None if self._name is None else stream_key(*self._name, _UNIT_STREAM, window)
+        return None if self._unit_keys is None else int(self._unit_keys[window])
 
     def permuted(self, window: int, count: int) -> NDArray[np.uint32] | None:
         """Return the order in which `count` units of a window come; None without shuffle."""
