@@ -131,16 +131,16 @@ WindowTask::Pieces WindowTask::PiecesOfShare() const {
   const bool last = !IsShared(*window_, unit_) || task + 1 == shares.size();
   return {.begin = shares[task].first_piece,
           .end = last ? window_->pieces.size() : shares[task].end_piece,
-          .stream = shares[task].first_chunk,
+          .chunk = shares[task].first_chunk,
           .chunks = static_cast<size_t>(
               std::count(window_->fresh.begin(), window_->fresh.end(), true)),
           .first = shares[task].first_row,
           .last = last};
 }
 
-Status WindowTask::Seek(size_t column, size_t piece, size_t stream, Cursor* cursor) {
+Status WindowTask::Seek(size_t column, size_t piece, size_t chunk, Cursor* cursor) {
   if (window_->fresh[piece]) {
-    ARROW_RETURN_NOT_OK(OpenCursor(column, piece, stream, cursor));
+    ARROW_RETURN_NOT_OK(OpenCursor(column, piece, chunk, cursor));
   }
   const int64_t skipped = window_->pieces[piece].start - cursor->row;
   if (skipped <= 0) return Status::OK();
@@ -175,17 +175,17 @@ void WindowTask::Carry(Cursor cursor, const Pieces& pieces) {
 
 Status WindowTask::ForEachRow(size_t column, const Sink& sink) {
   const Pieces pieces = PiecesOfShare();
-  size_t stream = column * pieces.chunks + pieces.stream;
+  size_t chunk = column * pieces.chunks + pieces.chunk;
   int64_t first = pieces.first;
   Cursor cursor;
   if (task_ == 0 && before_ != nullptr) cursor = std::move(before_->cursors[column]);
   for (size_t i = pieces.begin; i < pieces.end; ++i) {
     const Piece& piece = window_->pieces[i];
     const int64_t rows = piece.stop - piece.start;
-    Status status = Seek(column, i, stream, &cursor);
+    Status status = Seek(column, i, chunk, &cursor);
     if (status.ok()) status = sink(cursor, first, rows);
     if (!status.ok()) return Located(status, column, piece, cursor);
-    stream += window_->fresh[i];
+    chunk += window_->fresh[i];
     cursor.row = piece.stop;
     first += rows;
   }
@@ -205,12 +205,12 @@ Status WindowTask::ForEachTile(const TileSink& sink) {
   const int64_t tile_rows = Tile::Rows(item, columns);
   std::vector<Cursor> cursors(columns);
   if (task_ == 0 && before_ != nullptr) cursors = std::move(before_->cursors);
-  size_t stream = pieces.stream;
+  size_t chunk = pieces.chunk;
   int64_t first = pieces.first;
   for (size_t i = pieces.begin; i < pieces.end; ++i) {
     const Piece& piece = window_->pieces[i];
     for (size_t c = 0; c < columns; ++c) {
-      const Status status = Seek(c, i, c * pieces.chunks + stream, &cursors[c]);
+      const Status status = Seek(c, i, c * pieces.chunks + chunk, &cursors[c]);
       if (!status.ok()) return Located(status, c, piece, cursors[c]);
     }
     for (const int64_t end = first + piece.stop - piece.start; first < end;) {
@@ -223,7 +223,7 @@ Status WindowTask::ForEachTile(const TileSink& sink) {
       first += rows;
     }
     for (Cursor& cursor : cursors) cursor.row = piece.stop;
-    stream += window_->fresh[i];
+    chunk += window_->fresh[i];
   }
   source_->counters.decoded_values +=
       (first - pieces.first) * static_cast<int64_t>(columns);

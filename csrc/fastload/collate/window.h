@@ -85,9 +85,21 @@ struct StagedBytes {
   std::vector<ByteArena> arenas;
 };
 
-// The ranges that a stream of a remote file will read.
+// A column chunk of a unit, and what its rows are read from: kept rows, kept pages, or
+// a stream. All are null where the file lacks the column.
+struct WindowChunk {
+  std::shared_ptr<const KeptRows> kept_rows;
+  std::shared_ptr<const KeptChunk> kept;
+  std::shared_ptr<ByteStream> stream;
+  // The kept dictionary that the stream lacks; null: the stream has all.
+  std::shared_ptr<const DecodedDictionary> dictionary;
+  ChunkFacts facts;  // what the footer says of the chunk; set with a stream
+  ChunkPages pages;  // of the stream, and those that it leaves out
+};
+
+// The ranges that the stream of a remote file will read.
 struct RemoteRanges {
-  size_t stream = 0;  // index of the stream in its unit
+  size_t chunk = 0;  // index of the chunk in its unit
   int32_t file = 0;
   std::vector<ByteRange> ranges;
 };
@@ -107,21 +119,10 @@ enum class WindowStep : uint8_t {
 };
 
 struct WindowUnit {
-  // The streams: for each column of the unit, one for each piece that begins a column
-  // chunk; null where the file lacks the column or the pages are kept. Empty where no
-  // column has bytes to read.
-  std::vector<std::shared_ptr<ByteStream>> streams;
-  // For each stream, the column chunk whose pages are kept; null: read from the stream.
-  std::vector<std::shared_ptr<const KeptChunk>> kept;
-  // For each stream, the kept rows of the column chunk; null: its pages are read.
-  std::vector<std::shared_ptr<const KeptRows>> kept_rows;
-  // For each stream, the kept dictionary that the stream lacks; null: the stream has all.
-  std::vector<std::shared_ptr<const DecodedDictionary>> dictionaries;
+  // For each column of the unit, one for each piece that begins a column chunk.
+  std::vector<WindowChunk> chunks;
+  bool reads_bytes = false;          // a chunk has a stream, or will have one
   std::vector<RemoteRanges> remote;  // ranges of streams that are not made yet
-  // For each stream, what the footer says of its column chunk; unset without a stream.
-  std::vector<ChunkFacts> chunks;
-  // For each stream, the pages that are left out of its column chunk.
-  std::vector<ChunkPages> pages;
   // Staged units: for each part, the sizes of a ragged output that Layout::Place takes.
   std::vector<int64_t> sizes;
   std::once_flag staging;              // of bytes, lists or numbers
@@ -268,15 +269,15 @@ class WindowTask {
   struct Pieces {
     size_t begin;
     size_t end;
-    size_t stream;  // index of the share's first stream among a column's streams
-    size_t chunks;  // number of streams of each column
+    size_t chunk;   // index of the share's first chunk among a column's chunks
+    size_t chunks;  // number of chunks of each column
     int64_t first;  // first row in the window
     bool last;      // the window's last piece is in the share
   };
   Pieces PiecesOfShare() const;
-  // Moves the cursor of a column to the piece's first row; a fresh piece is read from
-  // `stream`.
-  Status Seek(size_t column, size_t piece, size_t stream, Cursor* cursor);
+  // Moves the cursor of a column to the piece's first row; a fresh piece is read from the
+  // unit's chunk number `chunk`.
+  Status Seek(size_t column, size_t piece, size_t chunk, Cursor* cursor);
   // Adds to `status` the location at which reading the column failed.
   Status Located(const Status& status, size_t column, const Piece& piece,
                  const Cursor& cursor) const;
@@ -284,16 +285,16 @@ class WindowTask {
   // row group.
   void Carry(Cursor cursor, const Pieces& pieces);
   // Opens a reader of a column chunk, in window_cursors.cc, as do the functions below.
-  Status OpenCursor(size_t column, size_t piece, size_t stream, Cursor* cursor);
+  Status OpenCursor(size_t column, size_t piece, size_t chunk, Cursor* cursor);
   // Returns the selected rows of a column chunk if they take less memory than its pages,
   // of `page_bytes` bytes, so that the rows are kept rather than the pages; else 0.
   int64_t RowsToKeep(size_t column, size_t piece, int64_t page_bytes) const;
   // Opens the pages of a column chunk: kept pages, or pages from the stream.
-  Result<ChunkInput> OpenPages(size_t column, size_t piece, size_t stream,
+  Result<ChunkInput> OpenPages(size_t column, size_t piece, WindowChunk* chunk,
                                Cursor* cursor);
   // Has the pages recorded while they are read, if they are worth their memory. Kept
   // pages stay as they are.
-  void KeepPages(size_t column, size_t piece, size_t stream, ChunkInput* input);
+  void KeepPages(size_t column, size_t piece, const ChunkPages& pages, ChunkInput* input);
   static Status OpenBlock(const DecodedQueue::Block& block, const ColumnSpec& spec,
                           RowCopies copies, Cursor* cursor);
   // Opens a reader of the selected rows of a column chunk, and of their copies.

@@ -12,7 +12,7 @@
 
 namespace fastload {
 
-Status WindowTask::OpenCursor(size_t column, size_t piece, size_t stream,
+Status WindowTask::OpenCursor(size_t column, size_t piece, size_t chunk_number,
                               Cursor* cursor) {
   const Piece& p = window_->pieces[piece];
   const auto file = static_cast<int32_t>(p.file);
@@ -37,24 +37,24 @@ Status WindowTask::OpenCursor(size_t column, size_t piece, size_t stream,
     }
     return Status::OK();
   }
-  if (state_.kept_rows[stream] != nullptr) {
+  WindowChunk& chunk = state_.chunks[chunk_number];
+  if (chunk.kept_rows != nullptr) {
     *cursor = Cursor{};
-    std::shared_ptr<const KeptRows> rows = std::move(state_.kept_rows[stream]);
     if (spec.bytes) {
-      cursor->bytes = source_->kept_rows.ReadBytes(std::move(rows));
+      cursor->bytes = source_->kept_rows.ReadBytes(std::move(chunk.kept_rows));
     } else {
-      cursor->fixed = source_->kept_rows.Read(std::move(rows));
+      cursor->fixed = source_->kept_rows.Read(std::move(chunk.kept_rows));
     }
     return Status::OK();
   }
-  ARROW_ASSIGN_OR_RAISE(ChunkInput input, OpenPages(column, piece, stream, cursor));
-  ChunkPages& pages = state_.pages[stream];
+  ARROW_ASSIGN_OR_RAISE(ChunkInput input, OpenPages(column, piece, &chunk, cursor));
   hold_copies();
   const int64_t page_bytes = input.page_bytes;
   const int64_t kept_rows = RowsToKeep(column, piece, page_bytes);
-  if (kept_rows == 0) KeepPages(column, piece, stream, &input);
+  if (kept_rows == 0) KeepPages(column, piece, chunk.pages, &input);
   ARROW_RETURN_NOT_OK(OpenChunkRows(std::move(input), spec, BitsOf(*source_, *window_, p),
-                                    CopiesOf(*window_, piece), std::move(pages), cursor));
+                                    CopiesOf(*window_, piece), std::move(chunk.pages),
+                                    cursor));
   if (kept_rows == 0) return Status::OK();
   const KeptSelections::Key key = RowsKey(unit_, unit_.columns[column], p);
   if (spec.bytes) {
@@ -115,7 +115,7 @@ Status WindowTask::OpenChunkRows(ChunkInput input, const ColumnSpec& spec, RowBi
       .Value(&cursor->fixed);
 }
 
-Result<ChunkInput> WindowTask::OpenPages(size_t column, size_t piece, size_t stream,
+Result<ChunkInput> WindowTask::OpenPages(size_t column, size_t piece, WindowChunk* chunk,
                                          Cursor* cursor) {
   const Piece& p = window_->pieces[piece];
   const auto file = static_cast<int32_t>(p.file);
@@ -125,32 +125,30 @@ Result<ChunkInput> WindowTask::OpenPages(size_t column, size_t piece, size_t str
                            .leaves[static_cast<size_t>(file)];
   const KeptPages::Key key(file, row_group, leaf);
   KeptPages& kept = source_->kept;
-  auto& chunk = state_.kept[stream];
-  if (chunk == nullptr && window_->shared[piece]) {
+  if (chunk->kept == nullptr && window_->shared[piece]) {
     // Another lane may have read the chunk since the window was prepared.
-    chunk = kept.Find(key);
-    if (chunk != nullptr) state_.streams[stream].reset();
+    chunk->kept = kept.Find(key);
+    if (chunk->kept != nullptr) chunk->stream.reset();
   }
-  if (chunk != nullptr) {
+  if (chunk->kept != nullptr) {
     *cursor = Cursor{};
     ChunkInput input{.file = file,
                      .descr = file_spec.Column(leaf),
                      .rows = file_spec.RowsOf(row_group),
-                     .levels = chunk->levels(),
+                     .levels = chunk->kept->levels(),
                      .pool = &source_->pool};
-    input.pages = kept.Read(std::move(chunk));
+    input.pages = kept.Read(std::move(chunk->kept));
     return input;
   }
-  auto& bytes = state_.streams[stream];
+  auto& bytes = chunk->stream;
   *cursor = Cursor{.stream = bytes, .fetch_bytes = bytes->MemoryBytes()};
-  ARROW_ASSIGN_OR_RAISE(
-      ChunkInput input,
-      OpenChunk(file_spec, state_.chunks[stream], leaf, std::move(bytes), &source_->pool,
-                {.verify_crc = source_->verify_crc}));
+  ARROW_ASSIGN_OR_RAISE(ChunkInput input,
+                        OpenChunk(file_spec, chunk->facts, leaf, std::move(bytes),
+                                  &source_->pool, {.verify_crc = source_->verify_crc}));
   input.file = file;
   input.decoded_pages = &source_->counters.decoded_pages;
-  input.dictionary.kept = std::move(state_.dictionaries[stream]);
-  if (p.numbers >= 0 && source_->dictionaries.on() && state_.pages[stream].told_apart) {
+  input.dictionary.kept = std::move(chunk->dictionary);
+  if (p.numbers >= 0 && source_->dictionaries.on() && chunk->pages.told_apart) {
     input.dictionary.keep =
         [dictionaries = &source_->dictionaries,
          key = KeptDictionaries::Key{file, row_group, unit_.columns[column]}](
@@ -161,13 +159,12 @@ Result<ChunkInput> WindowTask::OpenPages(size_t column, size_t piece, size_t str
   return input;
 }
 
-void WindowTask::KeepPages(size_t column, size_t piece, size_t stream,
+void WindowTask::KeepPages(size_t column, size_t piece, const ChunkPages& pages,
                            ChunkInput* input) {
   const Piece& p = window_->pieces[piece];
   const auto file = static_cast<int32_t>(p.file);
   // The page cache keeps what is not compressed as well.
   const bool worth_keeping = input->compressed || source_->files.spec(file).remote;
-  const ChunkPages& pages = state_.pages[stream];
   if (!worth_keeping || !pages.omitted.empty() || pages.lacks_dictionary) return;
   const ColumnSpec& spec = source_->columns[static_cast<size_t>(unit_.columns[column])];
   const KeptPages::Key key(file, static_cast<int32_t>(p.row_group),

@@ -29,7 +29,7 @@ Status WindowTask::FillStackByRecords() {
   for (size_t c = 0; c < columns; ++c) {
     const auto describe = [&]() -> Status {
       ARROW_RETURN_NOT_OK(
-          Seek(c, pieces.begin, c * pieces.chunks + pieces.stream, &cursors[c]));
+          Seek(c, pieces.begin, c * pieces.chunks + pieces.chunk, &cursors[c]));
       ARROW_ASSIGN_OR_RAISE(const auto dictionary, cursors[c].fixed->Dictionary());
       const auto entries = static_cast<int64_t>(dictionary.size()) / item;
       described.push_back(
@@ -63,7 +63,7 @@ Status WindowTask::FillStackByRecords() {
 Status WindowTask::ReadSlice(size_t first_column, std::span<Cursor> cursors,
                              StackRows* rows) {
   const Pieces pieces = PiecesOfShare();
-  size_t stream = pieces.stream;
+  size_t chunk = pieces.chunk;
   int64_t first = pieces.first;
   for (size_t i = pieces.begin; i < pieces.end; ++i) {
     const Piece& piece = window_->pieces[i];
@@ -77,7 +77,7 @@ Status WindowTask::ReadSlice(size_t first_column, std::span<Cursor> cursors,
     ARROW_RETURN_NOT_OK(for_each_column([&](size_t c) -> Status {
       if (i > pieces.begin) {
         ARROW_RETURN_NOT_OK(Seek(first_column + c, i,
-                                 (first_column + c) * pieces.chunks + stream,
+                                 (first_column + c) * pieces.chunks + chunk,
                                  &cursors[c]));
       }
       return rows->Begin(c, cursors[c].fixed.get());
@@ -89,7 +89,7 @@ Status WindowTask::ReadSlice(size_t first_column, std::span<Cursor> cursors,
       first += n;
     }
     for (Cursor& cursor : cursors) cursor.row = piece.stop;
-    stream += window_->fresh[i];
+    chunk += window_->fresh[i];
   }
   source_->counters.decoded_values +=
       (first - pieces.first) * static_cast<int64_t>(cursors.size());

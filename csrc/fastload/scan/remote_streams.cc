@@ -73,7 +73,7 @@ void MakeSharedStreams(const Pass& pass, Window* window,
       for (const ByteRange& range : remote.ranges) {
         AddOverlapping(reads, range, first, &used);
       }
-      unit.streams[remote.stream] = std::make_shared<ChunkStream>(
+      unit.chunks[remote.chunk].stream = std::make_shared<ChunkStream>(
           pass.Fetch(), remote.file, remote.ranges, RemoteReads{reads, /*at_once=*/true},
           pass.Priority(window->index, static_cast<int32_t>(u)), pass.cancelled);
     }
@@ -152,7 +152,7 @@ void MakeRemoteStreams(const Pass& pass, Window* window) {
             RemoteReads{.reads = ReadsOf(remote.file, remote.ranges, pass.options)},
             pass.Priority(window->index, static_cast<int32_t>(u)), pass.cancelled);
         unit.fetch_bytes += stream->MemoryBytes();
-        unit.streams[remote.stream] = std::move(stream);
+        unit.chunks[remote.chunk].stream = std::move(stream);
       }
       unit.remote.clear();
       continue;

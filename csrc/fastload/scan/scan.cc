@@ -237,15 +237,17 @@ void Scan::AskForBlocks(const std::shared_ptr<Window>& window) {
 
 void Scan::StartStreams(const std::shared_ptr<Window>& window, int32_t unit) {
   WindowUnit& state = window->units[static_cast<size_t>(unit)];
-  const auto waits = [](const auto& s) { return s != nullptr && !s->at_hand(); };
-  if (std::ranges::none_of(state.streams, waits)) {
-    for (const auto& stream : state.streams) {
-      if (stream != nullptr) stream->Start({});
+  const auto waits = [](const WindowChunk& chunk) {
+    return chunk.stream != nullptr && !chunk.stream->at_hand();
+  };
+  if (std::ranges::none_of(state.chunks, waits)) {
+    for (const WindowChunk& chunk : state.chunks) {
+      if (chunk.stream != nullptr) chunk.stream->Start({});
     }
     schedule_.Met(window, unit, Condition::kStreamsArrived);
     return delivery_.WakeForWorkLocked();
   }
-  const auto arriving = std::make_shared<std::atomic<size_t>>(state.streams.size());
+  const auto arriving = std::make_shared<std::atomic<size_t>>(state.chunks.size());
   state.arriving = arriving;
   // Called on another thread: it may wait for mutex_, which this one holds.
   const auto arrived = [self = shared_from_this(), window, unit, arriving] {
@@ -257,8 +259,8 @@ void Scan::StartStreams(const std::shared_ptr<Window>& window, int32_t unit) {
     });
   };
   size_t at_hand = 0;
-  for (const auto& stream : state.streams) {
-    if (stream == nullptr || stream->Start(arrived)) ++at_hand;
+  for (const WindowChunk& chunk : state.chunks) {
+    if (chunk.stream == nullptr || chunk.stream->Start(arrived)) ++at_hand;
   }
   // Counted last, so that until then no thread waits for mutex_.
   if (at_hand > 0 && arriving->fetch_sub(at_hand) == at_hand) {

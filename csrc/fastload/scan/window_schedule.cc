@@ -9,9 +9,11 @@ namespace {
 
 // Whether bytes of a window are not at hand.
 bool Fetches(const Window& window) {
-  const auto waits = [](const auto& s) { return s != nullptr && !s->at_hand(); };
+  const auto waits = [](const WindowChunk& chunk) {
+    return chunk.stream != nullptr && !chunk.stream->at_hand();
+  };
   return std::ranges::any_of(window.units, [&](const WindowUnit& unit) {
-    return std::ranges::any_of(unit.streams, waits);
+    return std::ranges::any_of(unit.chunks, waits);
   });
 }
 
@@ -106,7 +108,7 @@ void WindowSchedule::Prepared(const std::shared_ptr<Window>& window) {
     if (spec.columns.empty()) continue;
     if (pass_->dataset->blocks != nullptr) unit.waits_for.Add(Condition::kBlocksArrived);
     unit.held = w.before && !w.before->units[u].carried;
-    if (unit.streams.empty()) continue;
+    if (!unit.reads_bytes) continue;
     unit.waits_for.Add(Condition::kFetchBudget);
     unit.waits_for.Add(Condition::kStreamsArrived);
     requests_.push_back({window, static_cast<int32_t>(u)});
@@ -184,7 +186,7 @@ void WindowSchedule::PopRequest() {
 
 void WindowSchedule::Decoded(const std::shared_ptr<Window>& window, int32_t unit) {
   WindowUnit& state = window->units[static_cast<size_t>(unit)];
-  if (!state.streams.empty()) --admitted_;
+  if (state.reads_bytes) --admitted_;
   fetched_bytes_ += state.carried_bytes - state.fetch_bytes;
   for (size_t read : state.reads) {
     if (--window->reads[read].units == 0) fetched_bytes_ -= window->reads[read].bytes;

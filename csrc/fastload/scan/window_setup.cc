@@ -106,70 +106,74 @@ Result<ChunkFacts> FactsOf(const FileSpec& file, const Piece& piece, int32_t lea
   return FactsOf(file, *state->parsed, leaf);
 }
 
+// Finds what is kept of the column chunk of a piece, or else makes its local stream, or
+// tells which remote one it needs.
+Status MakeStream(const Pass& pass, Window* window, int32_t unit, int32_t column,
+                  size_t piece, const IndexFiles& indexes, PieceState* piece_state,
+                  WindowChunk* chunk) {
+  Dataset& dataset = *pass.dataset;
+  WindowUnit& state = window->units[static_cast<size_t>(unit)];
+  const ColumnSpec& spec = dataset.columns[static_cast<size_t>(column)];
+  const Piece& p = window->pieces[piece];
+  const auto file = static_cast<int32_t>(p.file);
+  const auto row_group = static_cast<int32_t>(p.row_group);
+  if (!spec.HasLeaf(file)) return Status::OK();
+  const int32_t leaf = spec.leaves[static_cast<size_t>(file)];
+  chunk->kept = dataset.kept.Find({file, row_group, leaf});
+  if (MayKeepRows(dataset, *window, piece)) {
+    chunk->kept_rows = dataset.kept_rows.Find(
+        RowsKey(dataset.units[static_cast<size_t>(unit)], column, p));
+  }
+  if (chunk->kept != nullptr || chunk->kept_rows != nullptr) return Status::OK();
+  state.reads_bytes = true;
+  const FileSpec& file_spec = dataset.files.spec(file);
+  const Location location{.file = file_spec.path,
+                          .row_group = row_group,
+                          .column = spec.name,
+                          .file_index = file};
+  auto facts = FactsOf(file_spec, p, leaf, piece_state);
+  if (!facts.ok()) return At(facts.status(), location);
+  chunk->facts = *facts;
+  const FetchContext fetch = pass.Fetch();
+  if (p.numbers >= 0 && dataset.dictionaries.on()) {
+    chunk->dictionary = dataset.dictionaries.Find({file, row_group, column});
+  }
+  auto pages =
+      SelectPages(fetch, file, row_group, leaf, facts->range, BitsOf(dataset, *window, p),
+                  IndexesOf(indexes, file), chunk->dictionary != nullptr);
+  if (!pages.ok()) return At(pages.status(), location);
+  chunk->pages = *std::move(pages);
+  if (!chunk->pages.lacks_dictionary) chunk->dictionary.reset();
+  std::vector<ByteRange> ranges = std::move(chunk->pages.ranges);
+  if (!dataset.files.OnDisk(file, ranges)) {
+    const auto number = static_cast<size_t>(chunk - state.chunks.data());
+    state.remote.push_back({number, file, std::move(ranges)});
+    return Status::OK();
+  }
+  chunk->stream = MakeLocalStream(fetch, file, std::move(ranges),
+                                  {.segment_bytes = pass.options.segment_bytes,
+                                   .priority = pass.Priority(window->index, unit),
+                                   .cancelled = pass.cancelled},
+                                  &piece_state->seen_cached);
+  state.fetch_bytes += chunk->stream->MemoryBytes();
+  return Status::OK();
+}
+
 // Makes the local streams of a unit, and tells which remote ones it needs.
 Status MakeUnitStreams(const Pass& pass, Window* window, int32_t unit,
                        const IndexFiles& indexes, std::span<PieceState> piece_states) {
   WindowUnit& state = window->units[static_cast<size_t>(unit)];
-  for (int32_t column : pass.dataset->units[static_cast<size_t>(unit)].columns) {
-    const ColumnSpec& spec = pass.dataset->columns[static_cast<size_t>(column)];
+  const auto& columns = pass.dataset->units[static_cast<size_t>(unit)].columns;
+  const auto fresh = std::ranges::count(window->fresh, true);
+  state.chunks.resize(columns.size() * static_cast<size_t>(fresh));
+  auto chunk = state.chunks.begin();
+  for (int32_t column : columns) {
     for (size_t p = 0; p < window->pieces.size(); ++p) {
       if (!window->fresh[p]) continue;
-      const auto file = static_cast<int32_t>(window->pieces[p].file);
-      const auto row_group = static_cast<int32_t>(window->pieces[p].row_group);
-      const bool has_leaf = spec.HasLeaf(file);
-      const int32_t leaf = has_leaf ? spec.leaves[static_cast<size_t>(file)] : -1;
-      state.kept.push_back(has_leaf ? pass.dataset->kept.Find({file, row_group, leaf})
-                                    : nullptr);
-      state.kept_rows.push_back(has_leaf && MayKeepRows(*pass.dataset, *window, p)
-                                    ? pass.dataset->kept_rows.Find(RowsKey(
-                                          pass.dataset->units[static_cast<size_t>(unit)],
-                                          column, window->pieces[p]))
-                                    : nullptr);
-      if (!has_leaf || state.kept.back() != nullptr ||
-          state.kept_rows.back() != nullptr) {
-        state.streams.push_back(nullptr);
-        state.chunks.emplace_back();
-        state.pages.emplace_back();
-        state.dictionaries.emplace_back();
-        continue;
-      }
-      const FileSpec& file_spec = pass.dataset->files.spec(file);
-      auto facts = FactsOf(file_spec, window->pieces[p], leaf, &piece_states[p]);
-      const Location location{.file = file_spec.path,
-                              .row_group = row_group,
-                              .column = spec.name,
-                              .file_index = file};
-      if (!facts.ok()) return At(facts.status(), location);
-      state.chunks.push_back(*facts);
-      const FetchContext fetch = pass.Fetch();
-      KeptDictionaries::Dictionary dictionary;
-      if (window->pieces[p].numbers >= 0 && pass.dataset->dictionaries.on()) {
-        dictionary = pass.dataset->dictionaries.Find({file, row_group, column});
-      }
-      auto pages = SelectPages(fetch, file, row_group, leaf, facts->range,
-                               BitsOf(*pass.dataset, *window, window->pieces[p]),
-                               IndexesOf(indexes, file), dictionary != nullptr);
-      if (!pages.ok()) return At(pages.status(), location);
-      if (!pages->lacks_dictionary) dictionary.reset();
-      state.dictionaries.push_back(std::move(dictionary));
-      if (!pass.dataset->files.OnDisk(file, pages->ranges)) {
-        state.remote.push_back({state.streams.size(), file, std::move(pages->ranges)});
-        state.streams.push_back(nullptr);
-      } else {
-        state.streams.push_back(
-            MakeLocalStream(fetch, file, std::move(pages->ranges),
-                            {.segment_bytes = pass.options.segment_bytes,
-                             .priority = pass.Priority(window->index, unit),
-                             .cancelled = pass.cancelled},
-                            &piece_states[p].seen_cached));
-        state.fetch_bytes += state.streams.back()->MemoryBytes();
-      }
-      state.pages.push_back(*std::move(pages));
+      ARROW_RETURN_NOT_OK(
+          MakeStream(pass, window, unit, column, p, indexes, &piece_states[p], &*chunk));
+      ++chunk;
     }
-  }
-  const auto lacks = [](const auto& stream) { return stream == nullptr; };
-  if (state.remote.empty() && std::ranges::all_of(state.streams, lacks)) {
-    state.streams.clear();
   }
   return Status::OK();
 }
@@ -268,9 +272,9 @@ Status MakeStreams(const Pass& pass, Window* window) {
           MakeUnitStreams(pass, window, static_cast<int32_t>(u), indexes, piece_states));
     }
     const auto keeps = [](const WindowUnit& unit) {
-      const auto is_kept = [](const auto& c) { return c != nullptr; };
-      return std::ranges::any_of(unit.kept, is_kept) ||
-             std::ranges::any_of(unit.kept_rows, is_kept);
+      return std::ranges::any_of(unit.chunks, [](const WindowChunk& chunk) {
+        return chunk.kept != nullptr || chunk.kept_rows != nullptr;
+      });
     };
     if (std::ranges::any_of(window->units, keeps)) {
       ARROW_RETURN_NOT_OK(CheckFiles(pass, *window));

@@ -23,8 +23,7 @@ FixedValues::FixedValues(const parquet::ColumnDescriptor* descr, Converter conve
       pool_(pool),
       converter_(std::move(converter)),
       views_(*descr),
-      arrow_(descr, converter_.of_views()),
-      scratch_(static_cast<size_t>(kBlockValues * converter_.raw_width())) {}
+      arrow_(descr, converter_.of_views()) {}
 
 Status FixedValues::SetDictionary(const parquet::DictionaryPage& page) {
   if (page.encoding() != Encoding::PLAIN &&
@@ -167,7 +166,7 @@ Status FixedValues::Skip(int64_t values) {
     case Source::kArrow:
       while (values > 0) {
         const int64_t count = std::min(values, kBlockValues);
-        ARROW_RETURN_NOT_OK(arrow_.Decode(count, scratch_.data()));
+        ARROW_RETURN_NOT_OK(arrow_.Decode(count, RawBlock()));
         values -= count;
       }
       return Status::OK();
@@ -186,15 +185,21 @@ Status FixedValues::Decode(int64_t n, uint8_t* out) {
   if (source_ == Source::kDictionary && !dictionary_is_raw_) return LookUp(n, out);
   for (int64_t done = 0; done < n; done += kBlockValues) {
     const int64_t count = std::min(n - done, kBlockValues);
-    ARROW_RETURN_NOT_OK(DecodeRaw(count, scratch_.data()));
+    uint8_t* const raw = RawBlock();
+    ARROW_RETURN_NOT_OK(DecodeRaw(count, raw));
     const Status status =
-        converter_.Convert(scratch_.data(), count, out + done * converter_.item_size());
+        converter_.Convert(raw, count, out + done * converter_.item_size());
     if (!status.ok()) {
       const auto value = ValueOf(status);
       return value.has_value() ? AtValue(status, done + *value) : status;
     }
   }
   return Status::OK();
+}
+
+uint8_t* FixedValues::RawBlock() {
+  raw_block_.resize(static_cast<size_t>(kBlockValues * converter_.raw_width()));
+  return raw_block_.data();
 }
 
 bool FixedValues::DecodesMarked(int64_t n) const {

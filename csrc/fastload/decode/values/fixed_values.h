@@ -109,6 +109,8 @@ class FixedValues : public PageValues {
   Status LookUpMarked(int64_t n, const uint64_t* marks, int64_t marked, uint8_t* out,
                       int64_t stride);
   Status KeepRawDictionary(const parquet::DictionaryPage& page);
+  // Returns memory for kBlockValues raw values, which few readers need.
+  uint8_t* RawBlock();
   // Decodes n raw values, at most kBlockValues, of a source other than kPlain.
   Status DecodeRaw(int64_t n, uint8_t* raw);
   Status DecodePlainBits(int64_t n, uint8_t* raw);
@@ -136,7 +138,7 @@ class FixedValues : public PageValues {
   int64_t dictionary_size_ = -1;  // number of entries; -1 before the dictionary page
   bool dictionary_is_raw_ = false;
 
-  std::vector<uint8_t> scratch_;  // kBlockValues raw values
+  std::vector<uint8_t> raw_block_;  // see RawBlock()
   std::vector<uint32_t> indices_;
 };
 
