@@ -1,16 +1,19 @@
-// How fast could an epoch over the click log be whose pages lie decompressed in memory?
+// How fast could a shuffled epoch over the click log be whose pages lie decompressed in
+// memory?
 //
-//   g++ -O3 -std=c++20 -Icsrc benchmarks/loops/shuffled_click_log.cc
-//       csrc/fastload/base/gather.cc csrc/fastload/base/platform.cc
-//       csrc/fastload/decode/pages/bit_unpack.cc -o build/shuffled_click_log -pthread &&
-//   build/shuffled_click_log [THREADS]
+//   cd csrc && g++ -O3 -std=c++20 -pthread -I. ../benchmarks/loops/shuffled_windows.cc
+//       fastload/base/{forks,gather,platform,range_allocator,slabs}.cc
+//       fastload/collate/shuffle.cc fastload/decode/pages/bit_unpack.cc
+//       -o ../build/shuffled_windows && cd .. &&
+//   build/shuffled_windows [THREADS]
 //
-// Printed are milliseconds for 2**21 rows, the least of several runs, by threads that
-// share out the columns of four windows and do what no loader can leave out, with the
-// core's loops: the codes of a column are unpacked, the values of columns without a
-// dictionary are copied, and each output is gathered and stored past the caches. Left
-// out are the headers and the levels of pages, the drawing of the order, tasks, batches
-// and Python.
+// Printed are milliseconds for 2**21 rows of all 40 columns, and for 2**23 rows of the
+// three that `bench_core.py` reads alone; the least of several runs, with and without the
+// drawing of each window's order. Threads share out the windows, and do what no loader
+// can leave out, with the core's loops: the order is drawn, the codes of a column are
+// unpacked, the values of columns without a dictionary are copied, and each output is
+// gathered and stored past the caches. Left out are the headers and the levels of pages,
+// tasks, batches and Python.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -21,7 +24,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <numeric>
 #include <random>
 #include <thread>
 #include <utility>
@@ -29,6 +31,7 @@
 
 #include "fastload/base/gather.h"
 #include "fastload/base/stream_copy.h"
+#include "fastload/collate/shuffle.h"
 #include "fastload/decode/pages/bit_unpack.h"
 #include "huge_memory.h"
 
@@ -39,7 +42,6 @@ using fastload::NextRead;
 constexpr int64_t kRows = 1 << 19;
 constexpr int64_t kChunkRows = 1 << 18;
 constexpr int64_t kBlockRows = 1024;
-constexpr int kWindows = 4;
 constexpr int kRuns = 15;
 
 // Entries of a row group's dictionary, by column; 0: the column has none.
@@ -92,6 +94,7 @@ struct Scratch {
   uint8_t* out = Memory<uint8_t>(256 << 20);
   size_t at = 0;
   std::array<uint32_t, kBlockRows> block;
+  fastload::Shuffle order;
 
   // Returns memory that is in no cache.
   uint8_t* Output(int64_t bytes) {
@@ -132,35 +135,40 @@ void Decode(const Column& column, Scratch* scratch) {
 }
 
 // Writes the rows of a column in the given order.
-void Shuffle(const Column& column, const std::vector<uint32_t>& order, Scratch* scratch) {
+void Gather(const Column& column, const uint32_t* order, Scratch* scratch) {
   Decode(column, scratch);
   uint8_t* const out = scratch->Output(kRows * column.item);
   if (column.entries == 0) {
-    fastload::Gather(scratch->rows, column.item, order.data(), kRows, out, column.item,
+    fastload::Gather(scratch->rows, column.item, order, kRows, out, column.item,
                      NextRead::kLate);
   } else {
-    fastload::GatherCodes(scratch->rows, column.code_bytes, order.data(), kRows,
-                          scratch->table, column.item, out, NextRead::kLate);
+    fastload::GatherCodes(scratch->rows, column.code_bytes, order, kRows, scratch->table,
+                          column.item, out, NextRead::kLate);
   }
   fastload::StreamFence();
 }
 
-// Returns the least milliseconds of `threads` threads for all windows.
-double Milliseconds(int threads, const std::vector<Column>& columns,
-                    const std::vector<uint32_t>& order, std::vector<Scratch>* scratches) {
+// Returns the least milliseconds for all windows.
+double Milliseconds(int64_t windows, bool draws,
+                    const std::vector<const Column*>& columns,
+                    std::vector<Scratch>* scratches) {
   double least = 1e9;
   for (int run = 0; run < kRuns; ++run) {
-    std::atomic<size_t> next = 0;
+    std::atomic<int64_t> next = 0;
     const auto work = [&](Scratch* scratch) {
-      for (size_t task; (task = next++) < columns.size() * kWindows;) {
-        // Wide columns come first, so that threads end together.
-        Shuffle(columns[columns.size() - 1 - task % columns.size()], order, scratch);
+      fastload::Shuffle& order = scratch->order;
+      if (order.rows.empty()) fastload::MakeShuffle(1, kRows, &order);
+      for (int64_t window; (window = next++) < windows;) {
+        if (draws) fastload::MakeShuffle(static_cast<uint64_t>(window), kRows, &order);
+        for (const Column* column : columns) {
+          Gather(*column, order.rows.data(), scratch);
+        }
       }
     };
     const auto start = std::chrono::steady_clock::now();
     std::vector<std::thread> others;
-    for (int t = 1; t < threads; ++t) {
-      others.emplace_back(work, &(*scratches)[static_cast<size_t>(t)]);
+    for (size_t t = 1; t < scratches->size(); ++t) {
+      others.emplace_back(work, &(*scratches)[t]);
     }
     work(scratches->data());
     for (std::thread& other : others) other.join();
@@ -178,11 +186,17 @@ int main(int argc, char** argv) {
   std::vector<Column> columns;
   for (const int64_t entries : kNumbers) columns.emplace_back(entries, 4);
   for (const int64_t entries : kCategories) columns.emplace_back(entries, 8);
-  std::vector<uint32_t> order(kRows);
-  std::iota(order.begin(), order.end(), 0U);
-  std::mt19937 random(1);
-  std::shuffle(order.begin(), order.end(), random);
+  using Columns = std::vector<const Column*>;
+  Columns all;
+  for (const Column& column : columns) all.push_back(&column);
+  // label, numeric_03 and category_20
+  const Columns three = {all[0], all[3], all[kNumbers.size() + 19]};
   std::vector<Scratch> scratches(static_cast<size_t>(threads));
-  std::printf("%d threads: %.1f ms\n", threads,
-              Milliseconds(threads, columns, order, &scratches));
+  const auto print = [&](const char* name, int64_t windows, const Columns& read) {
+    std::printf("%d threads, %s: %.1f ms, %.1f with the order drawn\n", threads, name,
+                Milliseconds(windows, false, read, &scratches),
+                Milliseconds(windows, true, read, &scratches));
+  };
+  print("40 columns", 4, all);
+  print("3 columns", 16, three);
 }
