@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,7 +73,16 @@ def _within_quota(cores: int) -> int:
 
 
 def _cgroup_quota() -> float | None:
-    """Return the number of cores that the cgroup (v2, else v1) grants; None without a limit."""
+    """Return the number of cores that the cgroup grants; None without a limit.
+
+    The limit may change while a process runs. To open a dataset, several parts ask at once.
+    """
+    return _quota_in(int(time.monotonic()))
+
+
+@lru_cache(maxsize=1)
+def _quota_in(second: int) -> float | None:  # noqa: ARG001 - the cache forgets earlier seconds
+    """Read the limit from the files of the cgroup, v2 or else v1."""
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
     except (OSError, ValueError):
