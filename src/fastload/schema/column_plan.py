@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -212,7 +213,7 @@ def _number(leaf: SelectedLeaf, spec: Column, *, zero: bool, nan: bool) -> tuple
     elif zero and not (nan and dtype.is_floating_point):
         fill = bytes(dtype.itemsize)
     elif dtype.is_floating_point:
-        fill = encode_number(float("nan"), dtype)
+        fill = _nan(dtype)
     unscaled = stored.kind == "decimal" and not dtype.is_floating_point
     plan = ColumnPlan(
         leaf.name,
@@ -227,6 +228,12 @@ def _number(leaf: SelectedLeaf, spec: Column, *, zero: bool, nan: bool) -> tuple
         constants=encode_constants(leaf, lambda value: encode_constant(value, leaf, dtype)),
     )
     return plan, Item(dtype, unit=stored.unit)
+
+
+@cache
+def _nan(dtype: torch.dtype) -> bytes:
+    """Return NaN as an element of a floating-point type: thousands of columns ask for one."""
+    return encode_number(float("nan"), dtype)
 
 
 def _hashed(leaf: SelectedLeaf, spec: Hash, *, zero: bool) -> tuple[ColumnPlan, Item]:
