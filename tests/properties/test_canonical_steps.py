@@ -20,8 +20,10 @@ from fastload import FastParquetDataset, Pack, TokenBudget
 from fastload.plan.permutation import permutation
 from fastload.plan.position import Position, WorkerSlot
 from fastload.plan.progress import advance
+from fastload.plan.rank_split import RankSplit, whole_epoch
 from fastload.plan.steps import delivered_rows
 from fastload.plan.units.canonical import row_units, slice_options
+from fastload.plan.units.units import RowUnits, Units
 
 SLICES = (1, 2, 3, 4, 6, 8, 12)
 
@@ -104,6 +106,36 @@ def test_steps_do_not_depend_on_ranks(case, slices, rows, uneven, workers, stops
             assert together == whole[done + step]
         progress = advance(progress, world, workers, steps)
         done += steps
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    cases(shuffle=True),
+    st.sampled_from(SLICES),
+    st.integers(1, 4),
+    st.sampled_from(["wrap", "drop", "pad"]),
+    st.integers(0, 5),
+)
+def test_lanes_planned_together_are_those_planned_one_by_one(case, slices, rows, uneven, first):
+    options = dataclasses.replace(
+        case.options, batch_size=slices * rows, uneven=uneven, canonical_ranks=slices
+    )
+    rows_of_slices = row_units(case.row_groups, options).units
+    at = Position(options.seed, case.epoch, ())
+    split = RankSplit(
+        whole_epoch(rows_of_slices.total(at), rows_of_slices.options),
+        slices,
+        rows_of_slices.options,
+        case.rows,
+    )
+    shares = [split.share(number, first, split.most) for number in range(slices)]
+    planned = [
+        plan(rows_of_slices, at, shares, stripe_rows=rows, ramp=False)
+        for plan in (RowUnits.lanes_plan, Units.lanes_plan)
+    ]
+    for field in dataclasses.fields(planned[0]):
+        together, one_by_one = (getattr(plan, field.name) for plan in planned)
+        np.testing.assert_array_equal(together, one_by_one, field.name)
 
 
 def test_a_world_that_does_not_divide_the_slices_is_refused(tmp_path):

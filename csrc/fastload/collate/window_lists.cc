@@ -177,9 +177,8 @@ Status WindowTask::FillNested() {
     uint8_t* base = part.block->data();
     if (window_->packed()) {
       for (const Layout::Slot& slot : unit_.slots) {
-        WriteSegments(staged, window_->SegmentsOf(part), unit_.padding,
-                      part.in_place ? part.first_item : 0, base,
-                      part.areas.numbers.data() + slot.number);
+        WriteSegments(staged, window_->SegmentsOf(part), unit_.padding, part.first_item,
+                      base, part.areas.numbers.data() + slot.number);
       }
       continue;
     }

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PADDING",
-    "Lanes",
     "Parts",
     "ReadPlan",
     "epoch_rows",
@@ -244,38 +243,12 @@ class Parts:
     Attributes:
         arrays: `pieces`, `takes`, `windows` and `keys` of the plan.
         touched: numbers of the epoch's shuffle windows that are read; None without shuffle.
-        lane_of: lane of each window, if there are several lanes.
+        interval: number of the interval in which each window begins, (V,), with shuffle.
     """
 
     arrays: tuple[Int64s, Int64s, Int64s, NDArray[np.uint64]]
     touched: Int64s | None = None
-    lane_of: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Lanes:
-    """The lanes of the intervals that a plan delivers.
-
-    Attributes:
-        of_intervals: lane of each interval, ascending, (n,).
-        batch_rows: rows that a batch has of a lane.
-    """
-
-    of_intervals: Int64s
-    batch_rows: int
-
-    def order(self, lane_of: Int64s, rows: Int64s, begin: Int64s) -> Int64s:
-        """Return the order in which batches need windows, (windows,).
-
-        Args:
-            lane_of: lane of each take, lane after lane, (takes,).
-            rows: rows of each take, (takes,).
-            begin: the first take of each window, (windows,).
-        """
-        before = edges_of(rows)
-        first_of_lane = before[np.searchsorted(lane_of, lane_of[begin])]
-        first_batch = (before[begin] - first_of_lane) // self.batch_rows
-        return np.lexsort((lane_of[begin], first_batch))
+    interval: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
 def shuffled_parts(
@@ -283,7 +256,7 @@ def shuffled_parts(
     windows: ShuffleWindows,
     name: tuple[int, int],
     intervals: Int64s,
-    lanes: Lanes | None = None,
+    lane: Int64s | None = None,
 ) -> Parts:
     """Read each window that the intervals touch as a whole, and take the intervals' rows of it.
 
@@ -291,8 +264,9 @@ def shuffled_parts(
         sequence: the rows of the epoch.
         windows: the shuffle windows of the epoch.
         name: seed and epoch.
-        intervals: the positions to deliver, (n, 2), lane after lane.
-        lanes: the lanes of the intervals; None = there is one lane.
+        intervals: the positions to deliver, (n, 2).
+        lane: lane of each interval, ascending, (n,): each lane reads windows of its own; None =
+            there is one lane.
     """
     if not len(intervals):
         return Parts(_no_arrays(), np.zeros(0, np.int64))
@@ -303,23 +277,15 @@ def shuffled_parts(
 
     cuts = cut(edges, intervals[:, 0], intervals[:, 1])
     takes = np.stack([cuts.start, cuts.stop], axis=1) - edges[cuts.cell, np.newaxis]
-    begins = np.diff(cuts.cell, prepend=-1) != 0
-    lane_of = np.zeros(0, np.int64)
-    if lanes is not None:
-        lane_of = lanes.of_intervals[cuts.owner]
-        begins |= np.diff(lane_of, prepend=-1) != 0
-    begin = np.flatnonzero(begins)
-    counts = np.diff(begin, append=len(takes))
-    if lanes is not None:
-        order = lanes.order(lane_of, cuts.stop - cuts.start, begin)
-        lane_of, begin, counts = lane_of[begin[order]], begin[order], counts[order]
-        take_edges = edges_of(counts)
-        takes = takes[np.repeat(begin - take_edges[:-1], counts) + np.arange(len(takes))]
-    touched = cuts.cell[begin]
+    new = np.diff(cuts.cell, prepend=-1) != 0
+    if lane is not None:
+        new |= np.diff(lane[cuts.owner], prepend=-1) != 0
+    begins = np.flatnonzero(new)
+    touched = cuts.cell[begins]
     pieces, piece_count = sequence.pieces(edges[touched], edges[touched + 1])
-    offsets = np.stack([edges_of(piece_count), edges_of(counts)], axis=1)
+    offsets = np.stack([edges_of(piece_count), np.append(begins, len(takes))], axis=1)
     keys = stream_keys((*name, WINDOW_STREAM), number[touched])
-    return Parts((pieces, takes, offsets, keys), number[touched], lane_of)
+    return Parts((pieces, takes, offsets, keys), number[touched], cuts.owner[begins])
 
 
 def striped_parts(

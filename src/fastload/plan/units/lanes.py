@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fastload.plan.intervals import edges_of
-from fastload.plan.read_plan import Lanes, ReadPlan, shuffled_parts
+from fastload.plan.read_plan import ReadPlan, shuffled_parts
 from fastload.plan.sequence import EpochSequence, row_group_order
 from fastload.plan.shuffle_windows import ShuffleWindows
 
@@ -40,13 +40,17 @@ def shuffled_lanes(
     intervals = [share.intervals for share in shares]
     lane = np.repeat(np.arange(len(shares)), [len(of_lane) for of_lane in intervals])
     rows = np.array([share.rows for share in shares])
-    parts = shuffled_parts(
-        sequence,
-        ShuffleWindows.of(sequence.rows, options),
-        (options.seed, epoch),
-        np.concatenate(intervals),
-        Lanes(lane, options.batch_size),
-    )
+    windows = ShuffleWindows.of(sequence.rows, options)
+    name = (options.seed, epoch)
+    parts = shuffled_parts(sequence, windows, name, np.concatenate(intervals), lane)
+    pieces, takes, offsets, keys = parts.arrays
+    lane_of = lane[parts.interval]
+    # In the order in which batches need the windows.
+    before = edges_of(takes[:, 1] - takes[:, 0])[offsets[:-1, 1]]
+    first_batch = (before - edges_of(rows)[lane_of]) // options.batch_size
+    order = np.lexsort((lane_of, first_batch))
+    pieces, piece_edges = _gathered([pieces], [offsets[:, 0]], order)
+    takes, take_edges = _gathered([takes], [offsets[:, 1]], order)
     # The rows of each batch, lane after lane.
     ends = np.arange(-(-int(rows.max()) // options.batch_size) + 1) * options.batch_size
     of_batches = np.diff(np.minimum(ends[:, np.newaxis], rows), axis=0)
@@ -56,11 +60,14 @@ def shuffled_lanes(
         int(rows.sum()),
         0,
         True,
-        *parts.arrays,
+        pieces,
+        takes,
+        np.stack([piece_edges, take_edges], axis=1),
+        keys[order],
         seed=options.seed,
         epoch=epoch,
         batch_edges=edges_of(of_batches.ravel()),
-        lane_of=parts.lane_of,
+        lane_of=lane_of[order],
         lane_padding=np.array([share.repeats if pads else 0 for share in shares], np.int64),
     )
 
