@@ -12,7 +12,7 @@ slices share row groups. Before any timing, the rows of the first steps over 8 r
 with those of one process. Every run opens the dataset anew, and the ways take turns. The output
 has the rows per second of the first epoch and of later epochs, as the best of the runs; the rates
 as shares of those of one slice; and the bytes of the files that were read, for each row. The goal
-is a share of at least 0.9, or that of "small windows".
+is a share of at least 0.9.
 """
 
 from __future__ import annotations
