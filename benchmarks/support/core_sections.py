@@ -202,7 +202,8 @@ def memory(setting: Setting) -> Iterator[Figure]:
 
 def threads(setting: Setting) -> Iterator[Figure]:
     """Measure how many times as fast several threads are as one thread."""
-    counts = sorted({1, 2, setting.threads})
+    doubled = (1 << power for power in range(setting.threads.bit_length()))
+    counts = sorted({*doubled, setting.threads})
     for row in setting.rows("click-log-snappy", "lineitem"):
         for shuffle in (False, True):
             seconds = _alternate(

@@ -9,6 +9,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+import torch
 
 from page_blocks import blocks_of
 
@@ -64,7 +65,7 @@ def test_blocks_run(page):
     namespace = {"__name__": "__page__"}
     for block in blocks_of(page.read_text()):
         code = compile(block.code, str(page), "exec")
-        if block.needs is None:
+        if block.needs is None or (block.needs == "CUDA" and torch.cuda.is_available()):
             with _warnings_of(page):
                 exec(code, namespace)
 

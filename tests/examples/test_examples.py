@@ -1,7 +1,8 @@
-"""The examples run on the CPU, at a small size, and say how fast they are."""
+"""The examples run at a small size, on the CPU and on a GPU, and say how fast they are."""
 
 from __future__ import annotations
 
+import copy
 import importlib
 import io
 import itertools
@@ -25,19 +26,25 @@ from fastload.tools.bench import sample
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 ROWS = 2_048  # of a row group of the click log, of which there are two
 TIMEOUT_S = 120
+CUDA = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+DEVICES = ["cpu", pytest.param("cuda", marks=CUDA)]
 
 
-def run(script, *arguments, torchrun=0):
+def run(script, *arguments, torchrun=0, device="cpu"):
     """What an example prints that ends well; with torchrun as so many processes."""
     launcher = []
     if torchrun:
         launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={torchrun}"]
+    hidden = {"CUDA_VISIBLE_DEVICES": ""} if device == "cpu" else {}
     process = subprocess.Popen(
         [sys.executable, *launcher, str(EXAMPLES / script), *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+        env={**os.environ, "OMP_NUM_THREADS": "1", **hidden},
         start_new_session=True,
     )
     try:
@@ -57,6 +64,16 @@ def clicks(tmp_path_factory):
     path = tmp_path_factory.mktemp("clicks") / "sample.parquet"
     sample.make(path, row_groups=2, rows=ROWS)
     return path
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_ctr_on_a_gpu(clicks, tmp_path):
+    arguments = (clicks, "--checkpoint", tmp_path / "ctr.pt", "--batch-size", 128)
+    out = run("train_ctr.py", *arguments, "--buckets", 1000, device="cuda")
+    assert "step 32: mean loss" in out
+    out = run("eval.py", *arguments, device="cuda")
+    assert f"{2 * ROWS} rows: loss " in out
 
 
 def test_ctr_goes_on_as_one_process_and_is_evaluated_by_two(clicks, tmp_path):
@@ -84,29 +101,34 @@ def test_ctr_goes_on_as_one_process_and_is_evaluated_by_two(clicks, tmp_path):
     assert ((written > 0) & (written < 1)).all()
 
 
+def write_tokens(path, lengths):
+    """Write a file of lists of random tokens, of these lengths."""
+    random = np.random.default_rng(0)
+    lists = [random.integers(1, 100, length) for length in lengths]
+    pq.write_table(pa.table({"tokens": pa.array(lists, pa.list_(pa.int32()))}), path)
+
+
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(
     ("layout", "torchrun"), [("pad", 0), ("pad", 2), ("nested", 0), ("packed", 0), ("packed", 2)]
 )
-def test_tokens(tmp_path, layout, torchrun):
-    random = np.random.default_rng(0)
-    lengths = [0, 1, 40, *random.integers(1, 40, 125)]
-    lists = [random.integers(1, 100, length) for length in lengths]
-    pq.write_table(
-        pa.table({"tokens": pa.array(lists, pa.list_(pa.int32()))}), tmp_path / "t.parquet"
-    )
+def test_tokens(tmp_path, layout, torchrun, device):
+    if device == "cuda" and torch.cuda.device_count() < torchrun:
+        pytest.skip(f"needs {torchrun} CUDA devices")
+    random = np.random.default_rng(1)
+    write_tokens(tmp_path / "t.parquet", [0, 1, 40, *random.integers(1, 40, 125)])
     arguments = ("--layout", layout, "--length", 32, "--vocabulary", 104, "--batch-size", 16)
+    arguments += ("--steps", 10)
     out = run(
-        "train_tokens.py", tmp_path / "t.parquet", *arguments, "--steps", 10, torchrun=torchrun
+        "train_tokens.py", tmp_path / "t.parquet", *arguments, torchrun=torchrun, device=device
     )
     loss = float(re.search(r"step 10: loss (.*)", out)[1])
     assert 0 < loss < 10
 
 
 def test_packed_loss_does_not_depend_on_the_number_of_processes(tmp_path):
-    random = np.random.default_rng(0)
-    lists = [random.integers(1, 100, length) for length in random.integers(1, 40, 400)]
     path = tmp_path / "t.parquet"
-    pq.write_table(pa.table({"tokens": pa.array(lists, pa.list_(pa.int32()))}), path)
+    write_tokens(path, np.random.default_rng(1).integers(1, 40, 400))
     arguments = (path, "--layout", "packed", "--length", 32, "--vocabulary", 104)
     arguments += ("--global-batch-size", 16, "--canonical-ranks", 4, "--steps", 30)
     outs = [run("train_tokens.py", *arguments, torchrun=torchrun) for torchrun in (0, 2)]
@@ -114,42 +136,95 @@ def test_packed_loss_does_not_depend_on_the_number_of_processes(tmp_path):
     assert alone == pytest.approx(two, abs=5e-4)
 
 
-def test_packed_loss_is_that_of_each_document(tmp_path, monkeypatch):
+@pytest.fixture
+def train_tokens(monkeypatch):
     monkeypatch.syspath_prepend(str(EXAMPLES))
-    train_tokens = importlib.import_module("train_tokens")
-    random = np.random.default_rng(0)
-    lengths = [0, 1, 70, 32, *random.integers(1, 40, 30)]
-    lists = [random.integers(1, 100, length) for length in lengths]
+    return importlib.import_module("train_tokens")
+
+
+@pytest.fixture
+def packed_batch(tmp_path):
     path = tmp_path / "t.parquet"
-    pq.write_table(pa.table({"tokens": pa.array(lists, pa.list_(pa.int32()))}), path)
+    write_tokens(path, [0, 1, 70, 32, *np.random.default_rng(1).integers(1, 40, 30)])
     pack = Pack(Column("tokens", "int64"), 32)
     (batch,) = FastParquetDataset(path, pack=pack, batch_size=1000, shuffle=True)
+    return batch
+
+
+def loss_by_document(train_tokens, model, batch, asked):
+    """Return the loss of packed rows, with each document passed to the model alone."""
+    total, count = torch.zeros(()), 0
+    documents = batch["tokens__document"].flatten()
+    for start, stop in itertools.pairwise(batch["tokens__cu_seqlens"].tolist()):
+        if documents[start] < 0:
+            continue
+        tokens = batch["tokens"].flatten()[None, start:stop]
+        masked = asked.flatten()[None, start:stop]
+        positions = torch.arange(stop - start)[None]
+        seen = torch.ones(1, stop - start, dtype=torch.bool)
+        logits = model(tokens.masked_fill(masked, model.hidden), positions, seen)
+        number = int(masked.sum())
+        total = total + train_tokens.masked_mean(logits, tokens, masked) * number
+        count += number
+    assert count == int((asked & (batch["tokens__document"] >= 0)).sum())
+    return total / count
+
+
+def test_packed_loss_is_that_of_each_document(train_tokens, packed_batch):
     torch.manual_seed(0)
     model = train_tokens.Filler(104, 32).double()
-    asked = torch.rand(batch["tokens"].shape) < 0.3
+    asked = torch.rand(packed_batch["tokens"].shape) < 0.3
     with torch.no_grad():
-        loss = train_tokens.packed_loss(model, model.hidden, batch, asked)
-        assert loss > 0
-        total, count = torch.zeros((), dtype=torch.float32), 0
-        edges = batch["tokens__cu_seqlens"].tolist()
-        documents = batch["tokens__document"].flatten()
-        for start, stop in itertools.pairwise(edges):
-            if documents[start] < 0:
-                continue
-            tokens = batch["tokens"].flatten()[None, start:stop]
-            masked = asked.flatten()[None, start:stop]
-            positions = torch.arange(stop - start)[None]
-            seen = torch.ones(1, stop - start, dtype=torch.bool)
-            logits = model(tokens.masked_fill(masked, model.hidden), positions, seen)
-            number = int(masked.sum())
-            total += train_tokens.masked_mean(logits, tokens, masked) * number
-            count += number
-    assert count == int((asked & (batch["tokens__document"] >= 0)).sum())
-    torch.testing.assert_close(loss, total / count, rtol=1e-5, atol=1e-6)
+        loss = train_tokens.packed_loss(model, model.hidden, packed_batch, asked)
+        expected = loss_by_document(train_tokens, model, packed_batch, asked)
+    assert loss > 0
+    torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(("workers", "torchrun"), [(0, 0), (2, 0), (0, 2)])
-def test_images(tmp_path, workers, torchrun):
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("kernel", ["varlen", "mask"])
+def test_packed_loss_on_a_gpu_is_that_of_each_document(
+    train_tokens, packed_batch, kernel, monkeypatch
+):
+    if kernel == "mask":
+        monkeypatch.setattr(train_tokens, "varlen_attn", None)
+    elif train_tokens.varlen_attn is None:
+        pytest.skip("needs torch 2.10")
+    torch.manual_seed(0)
+    model = train_tokens.Filler(104, 32)
+    there = copy.deepcopy(model).cuda()
+    asked = torch.rand(packed_batch["tokens"].shape) < 0.3
+    expected = loss_by_document(train_tokens, model.double(), packed_batch, asked)
+    expected.backward()
+    with torch.autocast("cuda", torch.bfloat16):
+        moved = packed_batch.to("cuda")
+        loss = train_tokens.packed_loss(there, there.hidden, moved, asked.cuda())
+    loss.backward()
+    # bfloat16 has 8 bits of precision.
+    torch.testing.assert_close(loss.cpu(), expected, rtol=1e-2, atol=0, check_dtype=False)
+    for weight, alone in zip(there.parameters(), model.parameters(), strict=True):
+        error = torch.linalg.vector_norm(weight.grad.cpu().double() - alone.grad)
+        assert error <= 0.05 * torch.linalg.vector_norm(alone.grad) + 1e-6
+
+
+@pytest.mark.cuda
+@pytest.mark.slow
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("layout", ["pad", "packed"])
+def test_tokens_compiled_in_a_group_of_one(tmp_path, layout):
+    write_tokens(tmp_path / "t.parquet", np.random.default_rng(1).integers(1, 40, 400))
+    arguments = ("--layout", layout, "--length", 32, "--vocabulary", 104, "--batch-size", 16)
+    arguments += ("--steps", 10, "--compile")
+    out = run("train_tokens.py", tmp_path / "t.parquet", *arguments, torchrun=1, device="cuda")
+    assert "step 10: loss " in out
+
+
+@pytest.mark.parametrize(
+    ("workers", "torchrun", "device"),
+    [(0, 0, "cpu"), (2, 0, "cpu"), (0, 2, "cpu"), pytest.param(2, 0, "cuda", marks=CUDA)],
+)
+def test_images(tmp_path, workers, torchrun, device):
     random = np.random.default_rng(0)
     jpegs = []
     for _ in range(64):
@@ -161,5 +236,7 @@ def test_images(tmp_path, workers, torchrun):
     pq.write_table(table, tmp_path / "images.parquet", row_group_size=16)
     arguments = ("--size", 32, "--classes", 8, "--batch-size", 16, "--steps", 6)
     arguments += ("--workers", workers)
-    out = run("train_images.py", tmp_path / "images.parquet", *arguments, torchrun=torchrun)
+    out = run(
+        "train_images.py", tmp_path / "images.parquet", *arguments, torchrun=torchrun, device=device
+    )
     assert "step 6: loss " in out

@@ -7,8 +7,9 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils.data import DataLoader
 
-from fastload import DevicePrefetcher, FastParquetDataset
+from fastload import DevicePrefetcher, FastParquetDataset, Pack, TokenBudget, mix
 from fastload.testing import assert_same_batches
+from support.token_files import write_documents
 
 ROWS = 2000
 TABLE = pa.table(
@@ -82,6 +83,72 @@ def test_values_and_states(path, workers, pinned, depth):
         assert dataset.stats().copied_batches == 0
         prefetcher.load_state_dict(states[9])
         assert_same_batches([batch.to("cpu") for batch in prefetcher], batches[10:])
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("documents")
+    for name, start in (("a", 0), ("b", 100_000)):
+        lengths = [number * 7 % 23 for number in range(400)]
+        write_documents(directory / f"{name}.parquet", lengths, group_rows=90, start=start)
+    return directory
+
+
+def packed(directory, **options):
+    options = {"columns": {"t": "t", "l": "l"}, "shuffle": True, "threads": 1, **options}
+    pack = Pack("t", 32, along=["l"], pad={"l": -100})
+    return FastParquetDataset(directory / "a.parquet", pack=pack, batch_size=8, **options)
+
+
+def in_slices(directory):
+    return FastParquetDataset(
+        directory / "a.parquet",
+        pack=Pack("t", 32),
+        global_batch_size=8,
+        canonical_ranks=4,
+        shuffle=True,
+        threads=1,
+    )
+
+
+def by_tokens(directory):
+    return FastParquetDataset(
+        directory / "a.parquet",
+        columns=["t", "id"],
+        batch_size=TokenBudget("t", 300),
+        shuffle=True,
+        threads=1,
+    )
+
+
+def mixed(directory):
+    sources = {
+        name: FastParquetDataset(
+            directory / f"{name}.parquet", batch_size=32, shuffle=True, threads=1
+        )
+        for name in "ab"
+    }
+    return mix(sources, weights={"a": 0.7, "b": 0.3}, stop="all")
+
+
+@pytest.mark.parametrize("made", [packed, in_slices, by_tokens, mixed])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_every_kind_of_batch(documents, made, workers):
+    with made(documents) as dataset:
+        loader = DataLoader(dataset, batch_size=None, num_workers=workers)
+        batches = [batch.clone() for batch in loader]
+        assert len(batches) > 5
+        dataset.set_epoch(0)
+        prefetcher = DevicePrefetcher(loader, "cuda")
+        got = []
+        for batch in prefetcher:
+            assert all(tensor.is_cuda for tensor in pytree.tree_leaves(batch))
+            got.append(batch)
+            if len(got) == 4:
+                state = prefetcher.state_dict()
+        assert_same_batches([batch.to("cpu") for batch in got], batches)
+        prefetcher.load_state_dict(state)
+        assert_same_batches([batch.to("cpu") for batch in prefetcher], batches[4:])
 
 
 @pytest.mark.parametrize("own_stream", [False, True])
