@@ -101,7 +101,7 @@ void RegisterScan(py::module_& m) {
           "take_tensor",
           [](const LentBatch& lent) -> py::object {
             if (lent.memory == nullptr) return py::none();
-            return lent.memory->Take(lent.batch.block->data());
+            return lent.memory->Take(*lent.batch.block);
           },
           "Returns the tensor that holds the batch, once, or None if the core's\n"
           "memory holds the batch.")

@@ -87,7 +87,6 @@ class TensorSource final : public MemorySource {
   void Unmap(uint8_t* data, int64_t) noexcept override {
     std::lock_guard lock(state_->mutex);
     const auto found = TensorMemory::State::FindData(state_->used, data);
-    if (found == state_->used.end()) return;  // a batch has taken the tensor along
     state_->spare.splice(state_->spare.begin(), state_->used, found);
   }
 
@@ -104,14 +103,17 @@ std::unique_ptr<MemorySource> TensorMemory::Source() const {
   return std::make_unique<TensorSource>(state_);
 }
 
-py::object TensorMemory::Take(const uint8_t* data) {
+py::object TensorMemory::Take(Block& block) {
+  if (block.surrendered()) return py::none();
   State::Tensors taken;
   {
     std::lock_guard lock(state_->mutex);
-    const auto found = State::FindData(state_->used, data);
-    if (found == state_->used.end()) return py::none();
+    const auto found = State::FindData(state_->used, block.data());
     taken.splice(taken.begin(), state_->used, found);
   }
+  // Threads of the core may hold the block a little longer than the consumer holds the
+  // tensor. By then another tensor may lie at the same address.
+  block.Surrender();
   auto tensor = py::reinterpret_steal<py::object>(taken.front().object);
   auto made = state_->Make(taken.front().bytes);
   std::lock_guard lock(state_->mutex);

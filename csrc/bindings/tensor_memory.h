@@ -21,9 +21,10 @@ class TensorMemory {
 
   std::unique_ptr<MemorySource> Source() const;
 
-  // Returns the tensor that begins at `data`, and makes a spare tensor to replace it. The
+  // Returns the tensor that holds the block, which surrenders its memory, and makes a
+  // spare tensor to replace the tensor. Returns None if the tensor was taken before. The
   // caller holds the GIL.
-  pybind11::object Take(const uint8_t* data);
+  pybind11::object Take(Block& block);
 
   struct State;
 

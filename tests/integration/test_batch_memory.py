@@ -11,9 +11,10 @@ from torch.utils.data import DataLoader
 
 import fastload.dataset.process_engine
 from fastload import Batch, FastParquetDataset
+from fastload.batch.packing import ordinary_memory
 from fastload.batch.pinned_memory import RegisteredMemory
 from fastload.batch.transfer import begin_transfer
-from support.sample_files import ids_of, write_sample
+from support.sample_files import ids_of, write_files, write_sample
 
 ROWS = 5000
 BATCH = 64
@@ -69,6 +70,22 @@ def test_batches_lie_in_that_memory(path, memory, options):
     del batch, dataset
     gc.collect()
     assert not memory.storages
+
+
+@pytest.mark.parametrize("threads", [1, 2, 16])
+def test_memory_at_the_address_of_a_batch_before(tmp_path, monkeypatch, threads):
+    """Allocators reuse addresses at once, while threads may still hold the batch of before."""
+    (path,) = write_files(tmp_path, [[500] * 40])
+    options = {"batch_size": 96, "shuffle": True, "shuffle_window": 300, "threads": threads}
+    with FastParquetDataset(path, pin_memory=False, **options) as dataset:
+        expected = ids_of(dataset)
+    monkeypatch.setattr(
+        fastload.dataset.process_engine, "memory_of_batches", lambda _: ordinary_memory
+    )
+    with FastParquetDataset(path, **options) as dataset:
+        for _ in range(50):
+            dataset.set_epoch(0)
+            assert ids_of(dataset) == expected
 
 
 def test_memory_lives_as_long_as_a_column(path, memory):

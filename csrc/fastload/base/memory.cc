@@ -78,6 +78,15 @@ struct BlockPool::State {
     source->Unmap(data, capacity);
   }
 
+  // Counts a piece as gone that has another owner now.
+  void Forget(int64_t capacity, bool lent) noexcept {
+    if (!made_here.mine()) return;
+    std::lock_guard lock(mutex);
+    stats.used_bytes -= capacity;
+    if (lent) stats.lent_bytes -= capacity;
+    spare.Forget(capacity);
+  }
+
   // Frees spare pieces, the largest first, until all pieces fit `most` bytes.
   void MakeRoom(int64_t most) noexcept {
     while (true) {
@@ -159,7 +168,12 @@ Block::Block(std::shared_ptr<BlockPool::State> state, int64_t size, int64_t capa
     : state_(std::move(state)), size_(size), capacity_(capacity) {}
 
 Block::~Block() {
-  if (data_ != nullptr) state_->Give(data_, capacity_, lent_);
+  if (data_ == nullptr) return;
+  if (surrendered_) {
+    state_->Forget(capacity_, lent_);
+  } else {
+    state_->Give(data_, capacity_, lent_);
+  }
 }
 
 void Block::MarkLent() {

@@ -93,6 +93,11 @@ class Block {
   // Counts the block from now on as held by the consumer.
   void MarkLent();
 
+  // Leaves the memory to another owner, which may free the memory while the block lives:
+  // the block no longer gives the memory back.
+  void Surrender() { surrendered_ = true; }
+  bool surrendered() const { return surrendered_; }
+
  private:
   friend class BlockPool;
 
@@ -101,6 +106,7 @@ class Block {
   int64_t size_;
   int64_t capacity_;
   bool lent_ = false;
+  bool surrendered_ = false;
 };
 
 // Returns the bytes [offset, offset + size) of `block` as a buffer that keeps the block

@@ -1,7 +1,6 @@
 #include "fastload/source/footer_schema.h"
 
 #include <algorithm>
-#include <sstream>
 #include <utility>
 
 #include "arrow/type.h"
@@ -54,21 +53,28 @@ bool FooterSchema::SameLeaves(const FooterSchema& other) const {
 }
 
 std::string FooterSchema::Text() const {
-  std::ostringstream text;
-  text << parquet().ToString() << arrow_->ToString(/*show_metadata=*/false);
+  // No stream: libstdc++ linked into the core, beside the one that Arrow uses, has
+  // streams without locales, and they crash.
+  std::string text = parquet().ToString() + arrow_->ToString(/*show_metadata=*/false);
+  const auto add = [&text](char separator, int64_t number) {
+    text += separator;
+    text += std::to_string(number);
+  };
   for (const Leaf& leaf : leaves_) {
-    text << '\n';
-    for (const std::string& name : leaf.names) text << name.size() << ':' << name;
-    for (const int64_t size : leaf.list_sizes) text << ',' << size;
+    text += '\n';
+    for (const std::string& name : leaf.names) {
+      add('"', static_cast<int64_t>(name.size()));
+      text += ':' + name;
+    }
+    for (const int64_t size : leaf.list_sizes) add(',', size);
     const auto& shape = leaf.tensor_shape;
     if (!shape) continue;
-    const std::vector<int64_t>& sizes = *shape;
-    text << "; tensor";
-    for (const int64_t size : sizes) text << ',' << size;
-    text << ';';
-    for (const int64_t at : leaf.tensor_permutation) text << ',' << at;
+    text += "; tensor";
+    for (const int64_t size : *shape) add(',', size);
+    text += ';';
+    for (const int64_t at : leaf.tensor_permutation) add(',', at);
   }
-  return text.str();
+  return text;
 }
 
 Result<std::shared_ptr<const FooterSchema>> FooterSchema::Slim() const {

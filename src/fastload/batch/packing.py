@@ -47,46 +47,60 @@ def pack(
     Returns:
         The buffer, and the layout of each value by name.
     """
-    tensors: list[torch.Tensor] = []
-    size = 0
-
-    def lay(value: Any) -> _Layout:
-        nonlocal size
-        if type(value) is Ragged:
-            own = own_rows(value, copies=False)
-            return "ragged", own.kind, lay(own.values), lay(own.offsets)
-        if not is_plain(value):
-            return "other", value
-        start, size = size, size + _padded(value.nbytes)
-        tensors.append(value)
-        return "tensor", value.dtype, tuple(value.shape), start
-
-    layouts = {name: lay(value) for name, value in values.items()}
-    block = allocate(size)
-    start = 0
+    contents = _Contents()
+    layouts = {name: contents.add(value) for name, value in values.items()}
+    block = allocate(contents.size)
     with untracked():
         views = _Views(block)
-        for tensor in tensors:
+        for start, tensor in contents.tensors:
             views(tensor.dtype, tuple(tensor.shape), start).copy_(tensor)
-            start += _padded(tensor.nbytes)
     return block, layouts
+
+
+class _Contents:
+    """The tensors that a buffer is to hold.
+
+    A class, because a function that calls itself as a closure is a reference cycle, which would
+    hold the tensors until the garbage collector runs.
+
+    Attributes:
+        tensors: each tensor and the byte at which it begins.
+        size: bytes of all tensors, each padded.
+    """
+
+    def __init__(self) -> None:
+        self.tensors: list[tuple[int, torch.Tensor]] = []
+        self.size = 0
+
+    def add(self, value: Any) -> _Layout:
+        """Add the tensors of a value, and return the layout of the value."""
+        if type(value) is Ragged:
+            own = own_rows(value, copies=False)
+            return "ragged", own.kind, self.add(own.values), self.add(own.offsets)
+        if not is_plain(value):
+            return "other", value
+        start = self.size
+        self.tensors.append((start, value))
+        self.size += _padded(value.nbytes)
+        return "tensor", value.dtype, tuple(value.shape), start
 
 
 def unpack(packed: Packed[_Name]) -> dict[_Name, Any]:
     """Return the packed values; tensors are views of the buffer, which may lie on a device."""
     block, layouts = packed
-
-    def take(layout: _Layout) -> Any:
-        if layout[0] == "ragged":
-            _, kind, values, offsets = layout
-            return ragged_of(take(values), take(offsets), kind)
-        if layout[0] == "tensor":
-            return views(*layout[1:])
-        return layout[1]
-
     with untracked():
         views = _Views(block)
-        return {name: take(layout) for name, layout in layouts.items()}
+        return {name: _unpacked(layout, views) for name, layout in layouts.items()}
+
+
+def _unpacked(layout: _Layout, views: _Views) -> Any:
+    # No closure of `unpack`, for the reason given at _Contents.
+    if layout[0] == "ragged":
+        _, kind, values, offsets = layout
+        return ragged_of(_unpacked(values, views), _unpacked(offsets, views), kind)
+    if layout[0] == "tensor":
+        return views(*layout[1:])
+    return layout[1]
 
 
 def is_plain(value: object) -> bool:

@@ -1,6 +1,8 @@
 """How batches are taken apart and put together on their way to a device."""
 
 import ctypes
+import gc
+import weakref
 from collections import OrderedDict
 
 import numpy as np
@@ -57,6 +59,19 @@ def test_one_block_holds_all_values():
     assert x.untyped_storage().data_ptr() == half.untyped_storage().data_ptr()
     x += 1
     assert (x._version, half._version) == (1, 0)
+
+
+def test_memory_is_free_once_a_batch_is_dropped():
+    """Without a run of the garbage collector, for which GPU memory would have to wait."""
+    batch = every_kind()
+    gc.disable()
+    try:
+        transfer, sources = begin_transfer(batch, META, ordinary_memory)
+        memory = [weakref.ref(tensor) for tensor in [*transfer.targets, *sources, batch["half"]]]
+        del transfer, sources, batch
+        assert [tensor() for tensor in memory] == [None] * 3
+    finally:
+        gc.enable()
 
 
 def test_a_batch_of_the_core_is_copied_at_once():
