@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tarfile
 import zipfile
 
@@ -61,11 +62,25 @@ def test_urls_are_read(directory, url, files):
     assert rows(url.format(directory)) == 3 * files
 
 
-def test_an_archive_is_read_by_many_threads(directory):
-    with tarfile.open(directory / "many.tar", "w") as archive:
+@pytest.fixture
+def eager_threads():
+    """Threads that take turns after a microsecond, which shows races."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("eager_threads")
+@pytest.mark.parametrize("kind", ["tar", "zip"])
+def test_an_archive_is_read_by_many_threads(directory, kind):
+    path = directory / f"many.{kind}"
+    with tarfile.open(path, "w") if kind == "tar" else zipfile.ZipFile(path, "w") as archive:
+        add = archive.add if kind == "tar" else archive.write
         for number in range(100):
-            archive.add(directory / "a.parquet", f"{number}.parquet")
-    assert rows(f"tar://*.parquet::{directory}/many.tar", shuffle=True) == 300
+            add(directory / "a.parquet", f"{number}.parquet")
+    for _ in range(3):
+        assert rows(f"{kind}://*.parquet::{path}", shuffle=True) == 300
 
 
 @pytest.mark.parametrize("pattern", ["fsspec_urls/*.parquet", "/fsspec_urls/*.parquet"])

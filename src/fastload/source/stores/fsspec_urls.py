@@ -22,7 +22,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 # The scheme of a URL, which ends before "://", or before "::" in a chain.
 _FIRST = re.compile(rf"({_SCHEME.pattern})(?:://|::)")
 # Filesystems that break if two threads use them: they have one connection or one open file.
-_ONE_AT_A_TIME = ("ftp", "tar", "libarchive")
+_ONE_AT_A_TIME = ("ftp", "libarchive", "tar", "zip")
 
 
 def split_url(url: str) -> tuple[str, str] | None:
