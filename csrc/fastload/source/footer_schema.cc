@@ -53,8 +53,6 @@ bool FooterSchema::SameLeaves(const FooterSchema& other) const {
 }
 
 std::string FooterSchema::Text() const {
-  // No stream: libstdc++ linked into the core, beside the one that Arrow uses, has
-  // streams without locales, and they crash.
   std::string text = parquet().ToString() + arrow_->ToString(/*show_metadata=*/false);
   const auto add = [&text](char separator, int64_t number) {
     text += separator;

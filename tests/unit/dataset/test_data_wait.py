@@ -146,6 +146,7 @@ def test_window_changes_are_known_of_our_own(path):
     assert changes == [2, 5, 7]  # rows 200 to 299 are the first to reach into the second window
 
 
+@pytest.mark.filterwarnings("ignore:Warning. Profiler clears events")
 def test_waits_are_ranges_of_the_profiler(path):
     with FastParquetDataset(path, batch_size=500) as dataset, torch.profiler.profile() as profile:
         for _ in DataWait(dataset):

@@ -55,7 +55,7 @@ def test_doctor_says_what_is_installed(capsys, tmp_path, monkeypatch):
     assert main(["doctor", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     versions = found["versions"]
-    assert versions["torch"] == torch.__version__
+    assert versions["torch"] in {torch.__version__, torch.__version__.partition("+")[0]}
     assert versions["pyarrow"] == pa.__version__
     assert versions["fastload"].startswith(f"{fastload.__version__}, core for pyarrow ")
     assert found["machine"]["cores"].startswith(f"{available_cores()} of ")
