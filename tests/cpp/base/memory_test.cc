@@ -130,6 +130,22 @@ TEST(BlockPool, CountsWhatIsLent) {
   EXPECT_EQ(pool.stats().lent_bytes, 0);
 }
 
+TEST(BlockPool, SurrenderedBlocksAreCountedAndLeftAlone) {
+  int64_t mapped = 0;
+  BlockPool pool(std::make_unique<CountedMemory>(8 * kMiB, &mapped), 8 * kMiB);
+  auto block = *pool.Allocate(kMiB);
+  uint8_t* const data = block->data();
+  block->MarkLent();
+  block->Surrender();
+  block.reset();
+  EXPECT_EQ(mapped, kMiB);
+  EXPECT_EQ(pool.stats().used_bytes, 0);
+  EXPECT_EQ(pool.stats().lent_bytes, 0);
+  EXPECT_EQ(pool.stats().cached_bytes, 0);
+  EXPECT_NE((*pool.Allocate(kMiB))->data(), data);
+  MakePrivateMemory()->Unmap(data, kMiB);
+}
+
 TEST(BlockPool, BlocksAndSlicesOutliveIt) {
   int64_t mapped = 0;
   auto pool = std::make_unique<BlockPool>(
