@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch
 
-from fastload.batch.batch import Batch, BatchOrigin
+from fastload.batch.batch import Batch
+from fastload.batch.origin import BatchOrigin, parts_of
 from fastload.batch.ragged import Kind, Ragged, ragged_of
 from fastload.batch.tensor_views import buffer_of, untracked
 
@@ -152,21 +153,33 @@ class Assembler:
             # as long as a tensor.
             batch: Batch = _new_batch(Batch)
             batch._position = position  # noqa: SLF001
-            batch._origin = BatchOrigin(raw)  # noqa: SLF001
             areas, memory, tensor_of = raw.areas, memoryview(raw), torch.frombuffer  # type: ignore[arg-type]
             for name, dtype, area, number in self._columns:
                 offset = areas[area] + number * areas[area + 1]
                 batch[name] = tensor_of(memory, dtype=dtype, count=rows, offset=offset)
+            # Only columns are made here, and a tensor has no parts.
+            batch._origin = BatchOrigin(raw, dict(batch), self.over)  # noqa: SLF001
             return batch
         with untracked():
             buffer = buffer_of(raw) if tensor is None else tensor
+        values = self.over(raw, buffer)
+        written = {name: parts_of(value) for name, value in values.items()}
+        batch = Batch(values, position)
+        batch._origin = BatchOrigin(raw, written, self.over, buffer)  # noqa: SLF001
+        return batch
+
+    def over(self, raw: CoreBatch, buffer: torch.Tensor) -> dict[str, Any]:
+        """Return the outputs of `raw` as views of a buffer.
+
+        Args:
+            raw: batch of the core.
+            buffer: the memory of `raw`, or a copy of the memory on any device, as uint8.
+        """
+        with untracked():
             values = self._tensors(raw, buffer)
         if self._order is None:
-            batch = Batch(zip(self._names, values, strict=True), position)
-        else:
-            batch = Batch([(name, values[j]) for name, j in self._order], position)
-        batch._origin = BatchOrigin(raw, buffer)  # noqa: SLF001
-        return batch
+            return dict(zip(self._names, values, strict=True))
+        return {name: values[j] for name, j in self._order}
 
     def _tensors(self, raw: CoreBatch, buffer: torch.Tensor) -> list[torch.Tensor | Ragged | None]:
         rows = raw.rows
@@ -234,7 +247,7 @@ def _offsets(buffer: torch.Tensor, areas: Iterator[int]) -> torch.Tensor:
     start, lists = next(areas), next(areas)
     if len(buffer):
         return buffer.as_strided((lists + 1,), (1,), start // 8)
-    return torch.zeros(1, dtype=torch.int64, device="cpu")
+    return torch.zeros(1, dtype=torch.int64, device=buffer.device)
 
 
 def _places(

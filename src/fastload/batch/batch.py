@@ -14,7 +14,6 @@ from fastload.batch.display import batch_html, batch_text
 from fastload.batch.hints import OF_BATCH, ROWS, refuse_dtype
 from fastload.batch.packed_rows import of_whole_batch, sliced_edges
 from fastload.batch.packing import pack, unpack
-from fastload.batch.tensor_views import buffer_of
 from fastload.runtime.hints import nearest, no_attribute
 
 if TYPE_CHECKING:
@@ -22,37 +21,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-
-class BatchOrigin:
-    """The memory in which the core wrote the tensors of a batch.
-
-    Args:
-        raw: object that owns the memory, and supports the buffer protocol.
-        block: the whole memory as a uint8 Tensor, if the tensor exists already.
-
-    Attributes:
-        raw: object that owns the memory.
-        sender: `transport.Sender` that can send the memory to another process; None if the
-            memory cannot be sent.
-        values: values by name as the core wrote them, by which the sender recognizes values that
-            were replaced.
-    """
-
-    __slots__ = ("_block", "raw", "sender", "values")
-
-    def __init__(self, raw: Any, block: torch.Tensor | None = None) -> None:
-        self.raw = raw
-        self.sender: Any = None
-        self.values: dict[str, Any] = {}
-        self._block = block
-
-    @property
-    def block(self) -> torch.Tensor:
-        """The whole memory, as a uint8 Tensor."""
-        if self._block is None:
-            with torch.inference_mode(mode=False):  # the memory outlives the inference mode
-                self._block = buffer_of(self.raw)
-        return self._block
+    from fastload.batch.origin import BatchOrigin
 
 
 class Batch(dict[str, Any]):

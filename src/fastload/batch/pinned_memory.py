@@ -16,7 +16,7 @@ from fastload.runtime.user_warnings import warn
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fastload.batch.batch import BatchOrigin
+    from fastload.batch.origin import BatchOrigin
     from fastload.runtime.native import core
 
 __all__ = ["PinnedMemory", "RegisteredMemory", "memory_of_batches"]

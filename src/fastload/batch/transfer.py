@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import _pytree as pytree
 
-from fastload.batch.batch import Batch, BatchOrigin
+from fastload.batch.batch import Batch
+from fastload.batch.origin import BatchOrigin, is_untouched
 from fastload.batch.packing import is_plain, pack, unpack
 from fastload.batch.ragged import Ragged, ragged_of
 from fastload.batch.tensor_views import untracked
@@ -71,13 +72,14 @@ def begin_transfer(
         TypeError: the batch holds a value that cannot lie on a device; the message names the
             location of the value.
     """
-    values, tree = _flattened(batch)
     origin = batch._origin if isinstance(batch, Batch) else None  # noqa: SLF001
+    if origin is not None and _is_as_written(batch, origin):
+        target, source = _copied(origin, device, allocate, locked)
+        there = Batch(origin.again(origin.raw, target), batch._position)  # noqa: SLF001
+        return Transfer(there, [target], True), [source]
+    values, tree = _flattened(batch)
     if origin is not None and _is_filled_by(values, origin.block):
-        source = origin.block
-        if not locked(origin):
-            source = allocate(len(source)).copy_(source)
-        target = source.to(device, non_blocking=True)
+        target, source = _copied(origin, device, allocate, locked)
         with untracked():
             start = origin.block.data_ptr()
             values = [_in_block(value, start, target) for value in values]
@@ -104,6 +106,29 @@ def begin_transfer(
         for index, value in unpack((target, layouts)).items():
             values[index] = value
     return Transfer(pytree.tree_unflatten(values, tree), targets, whole), sources
+
+
+def _copied(
+    origin: BatchOrigin,
+    device: torch.device,
+    allocate: Callable[[int], torch.Tensor],
+    locked: Callable[[BatchOrigin], bool],
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Begin to copy the memory of a batch; return the copy, and the memory that is read."""
+    source = origin.block
+    if not locked(origin):
+        source = allocate(len(source)).copy_(source)
+    return source.to(device, non_blocking=True), source
+
+
+def _is_as_written(batch: Batch, origin: BatchOrigin) -> bool:
+    """Return True if the batch has the values that the core wrote, none of them changed."""
+    written = origin.written
+    if tuple(batch) != tuple(written):
+        return False
+    start = origin.block.data_ptr()
+    stop = start + origin.block.nbytes
+    return all(is_untouched(value, written[name], start, stop) for name, value in batch.items())
 
 
 def _is_filled_by(values: Iterable[Any], block: torch.Tensor) -> bool:

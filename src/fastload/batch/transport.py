@@ -19,6 +19,7 @@ import torch
 
 from fastload.batch.assembler import Assembler, Output
 from fastload.batch.batch import Batch
+from fastload.batch.origin import is_untouched
 from fastload.batch.packing import pack, unpack
 from fastload.batch.ragged import Ragged
 from fastload.errors import StorageError
@@ -74,10 +75,9 @@ class Sender:
 
     def mark(self, batch: Batch) -> None:
         """Mark a batch, fresh from the core, as one that this sender can send."""
-        values = {name: _parts(value) for name, value in batch.items()}
         origin = batch._origin  # noqa: SLF001
         assert origin is not None
-        origin.sender, origin.values = self, values
+        origin.sender = self
 
     def reduce(self, batch: Batch) -> tuple[Any, ...] | None:
         """Return what multiprocessing pickles for a batch; None if memory or slots run short."""
@@ -86,10 +86,10 @@ class Sender:
         written: dict[str, Any] = {}
         start = stop = 0
         if origin is not None and origin.sender is self:
-            raws, written = [origin.raw], origin.values
+            raws, written = [origin.raw], origin.written
             start, stop = origin.raw.extent
         untouched = {
-            name: _is_untouched(value, written.get(name), start, stop)
+            name: is_untouched(value, written.get(name), start, stop)
             for name, value in batch.items()
         }
         if not any(untouched.values()):
@@ -153,33 +153,6 @@ class _BatchDescriptor(NamedTuple):
     order: list[tuple[str, bool]] | None
     layouts: Any
     copied: bool
-
-
-def _parts(value: Any) -> Any:
-    """Return a tensor itself, or a Ragged with its parts."""
-    if type(value) is Ragged:
-        return value, _parts(value.values), value.offsets
-    return value
-
-
-def _is_untouched(value: Any, parts: Any, start: int, stop: int) -> bool:
-    """Return True if the value is unchanged since the core wrote it between `start` and `stop`.
-
-    `start` and `stop` are addresses. A tensor's `_version` counts the operations that changed the
-    tensor in place, in its elements or its shape.
-    """
-    if type(value) is Ragged:
-        if type(parts) is not tuple or value is not parts[0]:
-            return False
-        return _is_untouched(value.values, parts[1], start, stop) and _is_untouched(
-            value.offsets, parts[2], start, stop
-        )
-    return (
-        value is parts
-        and not value._version  # noqa: SLF001
-        and not value.requires_grad
-        and (start <= value.data_ptr() <= stop or not value.numel())
-    )
 
 
 def _reduced(batch: Batch) -> tuple[Any, ...]:

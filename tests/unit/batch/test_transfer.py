@@ -2,14 +2,18 @@
 
 import ctypes
 import gc
+import operator
 import weakref
 from collections import OrderedDict
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
+from torch.utils import _pytree as pytree
 
-from fastload import Batch, Ragged
+from fastload import Batch, FastParquetDataset, Ragged
 from fastload.batch.assembler import Assembler, Output
 from fastload.batch.packing import ordinary_memory
 from fastload.batch.pinned_memory import PinnedMemory
@@ -104,6 +108,67 @@ def test_a_batch_of_the_core_is_copied_at_once():
         transfer, _ = begin_transfer(batch, CPU, allocate)
         assert asked[1] > 128
         assert_same_batches([transfer.batch], [batch])
+
+
+def rename(batch):
+    batch["renamed"] = batch.pop("flag")
+
+
+def swap(batch):
+    batch["x"], batch["z"] = batch["z"], batch["x"]
+
+
+def replace_lists(batch):
+    batch["lists"].values = batch["lists"].values + 1
+
+
+CHANGES = {
+    "none": lambda _batch: None,
+    "elements": lambda batch: batch["x"].add_(1),
+    "shape": lambda batch: batch["pairs"].t_(),
+    "narrower": lambda batch: batch["x"].resize_(2),
+    "a name": rename,
+    "a swap": swap,
+    "one less": lambda batch: batch.pop("x"),
+    "of other memory": lambda batch: batch.update(x=batch["x"] + 1),
+    "a Ragged": lambda batch: batch.update(words=batch["words"][1:3]),
+    "lists": replace_lists,
+    "a gradient": lambda batch: batch["pairs"].requires_grad_(),
+}
+
+
+# Few columns of one dtype have storages of their own.
+FEW = ("none", "elements", "narrower", "a swap", "one less", "of other memory")
+
+
+@pytest.mark.parametrize(
+    ("change", "columns"), [(c, None) for c in CHANGES] + [(c, ["x", "z"]) for c in FEW]
+)
+def test_batches_that_were_changed(tmp_path, change, columns):
+    table = pa.table(
+        {
+            "x": range(6),
+            "z": range(6, 12),
+            "flag": [True, False] * 3,
+            "pairs": pa.array([[k / 2, k] for k in range(6)], pa.list_(pa.float32(), 2)),
+            "words": [f"wörd {k}" * (k % 3) for k in range(6)],
+            "lists": [[k] * (k % 3) for k in range(6)],
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    with FastParquetDataset(tmp_path / "a.parquet", columns=columns, pin_memory=False) as dataset:
+        for batch in dataset:
+            CHANGES[change](batch)
+            transfer, _ = begin_transfer(batch, CPU, ordinary_memory)
+            got = moved(transfer.batch, CPU)
+            assert list(got) == list(batch)
+            for name, value in batch.items():
+                same = torch.equal if isinstance(value, torch.Tensor) else operator.eq
+                assert same(got[name], value)
+            there, _ = begin_transfer(batch, META, ordinary_memory)
+            tensors = pytree.tree_leaves(moved(there.batch, META))
+            assert all(tensor.is_meta for tensor in tensors)
+            assert [t.shape for t in tensors] == [t.shape for t in pytree.tree_leaves(batch)]
 
 
 def test_what_is_more_than_its_values_is_left_to_torch():

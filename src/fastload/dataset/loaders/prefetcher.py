@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import torch
 
-from fastload.batch.batch import Batch, BatchOrigin
+from fastload.batch.batch import Batch
 from fastload.batch.pinned_memory import PinnedMemory, RegisteredMemory
 from fastload.batch.transfer import Transfer, begin_transfer, moved
 from fastload.dataset.loaders.stateful import StatefulLoader, position_only
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping
+
+    from fastload.batch.origin import BatchOrigin
 
 __all__ = ["DevicePrefetcher"]
 
