@@ -6,12 +6,15 @@ The output has medians: bytes per second of copies from pinned memory, of decodi
 batches through DevicePrefetcher, the latter also as a share of the lesser of the first two; then
 the share of the time that a loop with a step of 5 ms on the device waits for data. Without FILE,
 the benchmark reads a sample like that of fastload-bench, four times as long. Sums of all values are
-checked before any timing. Without a CUDA device, the benchmark says so and measures nothing.
+checked before any timing. On any machine, the benchmark first measures what the transfer of a batch
+costs the thread that consumes, with a device that has no memory (torch's "meta"). Without a CUDA
+device, the benchmark ends there.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
 import tempfile
 import time
@@ -22,6 +25,8 @@ import torch
 from torch.utils.data import DataLoader
 
 from fastload import Batch, DevicePrefetcher, FastParquetDataset
+from fastload.batch.packing import ordinary_memory
+from fastload.batch.transfer import begin_transfer
 from fastload.tools.bench import sample
 
 if TYPE_CHECKING:
@@ -35,6 +40,19 @@ def seconds_of(run: Callable[[], None]) -> float:
     run()
     torch.cuda.synchronize()
     return time.perf_counter() - start
+
+
+def transfer_us(batches: Iterable[Batch], repeats: int = 5) -> float:
+    """Return the median microseconds of the transfer of a batch to a device without memory."""
+    some = list(itertools.islice(batches, 20))
+    nowhere = torch.device("meta")
+    medians = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        for batch in some:
+            begin_transfer(batch, nowhere, ordinary_memory, lambda _origin: True)
+        medians.append((time.perf_counter() - start) / len(some))
+    return statistics.median(medians) * 1e6
 
 
 def copy_rate(size: int) -> float:
@@ -115,14 +133,18 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--step-ms", type=float, default=5)
     arguments = parser.parse_args()
-    if not torch.cuda.is_available():
-        print("There is no CUDA device here: nothing was measured")
-        return
     with tempfile.TemporaryDirectory() as directory:
         path = arguments.file
         if path is None:
             path = str(Path(directory, "sample.parquet"))
             sample.make(Path(path), row_groups=4 * sample.ROW_GROUPS)
+        for columns in (None, [*FastParquetDataset(path).schema][:2]):
+            dataset = FastParquetDataset(path, columns=columns, batch_size=arguments.batch_size)
+            number = len(dataset.schema)
+            print(f"transfer of a batch of {number} columns: {transfer_us(dataset):.0f} us")
+        if not torch.cuda.is_available():
+            print("There is no CUDA device here: nothing else was measured")
+            return
         print(f"{torch.cuda.get_device_name()}, batches of {arguments.batch_size}")
         for workers in (0, arguments.workers):
             compare(path, workers, arguments)

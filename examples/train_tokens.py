@@ -254,7 +254,8 @@ def padded_loss(
 
 def nested_loss(model: Model, hidden: int, tokens: Ragged, longest: int) -> torch.Tensor:
     """Return the loss for a Ragged; tokens behind `longest` share the last position."""
-    values, offsets = tokens.values, tokens.offsets
+    # Attention on a GPU takes a slow path, without gradients in bfloat16, if a list is empty.
+    values, offsets = tokens.values, torch.unique_consecutive(tokens.offsets)
     lengths = torch.diff(offsets)
     begins = torch.repeat_interleave(offsets[:-1], lengths)
     positions = (torch.arange(len(values), device=values.device) - begins).clamp(max=longest - 1)
