@@ -166,7 +166,8 @@ py::tuple DrawCopiesArrays(const py::array& weights, const Array<int64_t>& edges
               : DrawnCopies<double, uint8_t>(doubles, edges, scale, key);
 }
 
-std::span<const uint32_t> SpanOf(const Array<uint32_t>& numbers) {
+template <typename T>
+std::span<const T> SpanOf(const Array<T>& numbers) {
   return {numbers.data(), static_cast<size_t>(numbers.size())};
 }
 
@@ -186,31 +187,50 @@ py::array_t<int32_t> BestFitArray(const Array<uint32_t>& lengths, uint32_t capac
   return py::array_t<int32_t>(static_cast<py::ssize_t>(bins.size()), bins.data());
 }
 
-py::tuple PackBestArrays(const Array<uint32_t>& rows_in_order,
-                         const Array<uint32_t>& kept, const Array<uint32_t>& lengths,
-                         uint32_t length, std::optional<uint64_t> key) {
+py::tuple PackWindowsArrays(const Array<uint32_t>& kept, const Array<uint32_t>& lengths,
+                            const Array<int64_t>& edges, int64_t first, int64_t stop,
+                            uint32_t length, const std::optional<Array<uint64_t>>& keys,
+                            const std::optional<Array<uint64_t>>& unit_keys) {
   if (length == 0) throw py::value_error("Expected a length of at least 1, got 0");
-  const Documents documents{
-      .rows = SpanOf(rows_in_order), .kept = SpanOf(kept), .lengths = SpanOf(lengths)};
-  const size_t most = std::min(documents.kept.size(), documents.lengths.size());
-  for (const uint32_t row : documents.rows) {
-    if (row >= most) throw py::value_error("Expected rows with lengths, got others");
+  const std::span<const int64_t> windows = SpanOf(edges);
+  if (windows.empty() || windows.front() != 0 || windows.back() != lengths.size() ||
+      kept.size() != lengths.size() || lengths.size() > UINT32_MAX ||
+      !std::ranges::is_sorted(windows)) {
+    throw py::value_error("Expected edges of windows that hold all lengths, got others");
   }
-  auto rows = std::make_unique<PackedRows>();
+  for (const auto* const some : {&keys, &unit_keys}) {
+    if (*some && (*some)->size() != edges.size() - 1) {
+      throw py::value_error("Expected a key for each window, got " +
+                            std::to_string((*some)->size()));
+    }
+  }
+  const DocumentWindows documents{
+      .kept = SpanOf(kept),
+      .lengths = SpanOf(lengths),
+      .edges = windows,
+      .first = first,
+      .stop = stop,
+      .keys = keys ? SpanOf(*keys) : std::span<const uint64_t>(),
+      .unit_keys = unit_keys ? SpanOf(*unit_keys) : std::span<const uint64_t>()};
+  auto packed = std::make_unique<PackedWindows>();
   {
     py::gil_scoped_release release;
-    *rows = PackBest(documents, length, key);
+    *packed = PackWindows(documents, length);
   }
-  const auto edges = static_cast<py::ssize_t>(rows->edges.size());
-  py::array_t<int64_t> row_edges(edges, rows->edges.data());
-  // The array of segments owns the packed rows.
-  const auto count = static_cast<py::ssize_t>(rows->segments.size());
-  const auto* const first = reinterpret_cast<const uint32_t*>(rows->segments.data());
-  const py::capsule owner(rows.get(),
-                          [](void* all) { delete static_cast<PackedRows*>(all); });
-  rows.release();  // the capsule owns the rows now
-  return py::make_tuple(py::array_t<uint32_t>({count, py::ssize_t{4}}, first, owner),
-                        std::move(row_edges));
+  const PackedRows& rows = packed->rows;
+  const auto copied = [](const std::vector<int64_t>& numbers) {
+    return py::array_t<int64_t>(static_cast<py::ssize_t>(numbers.size()), numbers.data());
+  };
+  py::array_t<int64_t> row_edges = copied(rows.edges);
+  py::array_t<int64_t> window_rows = copied(packed->window_rows);
+  // The array of segments owns the packed windows.
+  const auto count = static_cast<py::ssize_t>(rows.segments.size());
+  const auto* const segments = reinterpret_cast<const uint32_t*>(rows.segments.data());
+  const py::capsule owner(packed.get(),
+                          [](void* all) { delete static_cast<PackedWindows*>(all); });
+  packed.release();  // the capsule owns the windows now
+  return py::make_tuple(py::array_t<uint32_t>({count, py::ssize_t{4}}, segments, owner),
+                        std::move(row_edges), std::move(window_rows));
 }
 
 }  // namespace
@@ -240,10 +260,12 @@ void RegisterReadPlan(py::module_& m) {
   m.def("best_fit", &BestFitArray, py::arg("lengths"), py::arg("capacity"),
         "Returns the bin of each item, int32, equal to fastload.plan.units.\n"
         "packing.best_fit.");
-  m.def("pack_best", &PackBestArrays, py::arg("rows"), py::arg("kept"),
-        py::arg("lengths"), py::arg("length"), py::arg("key"),
-        "Returns the segments and the edges of packed rows, equal to\n"
-        "fastload.plan.units.packing.pack_best.");
+  m.def("pack_windows", &PackWindowsArrays, py::arg("kept"), py::arg("lengths"),
+        py::arg("edges"), py::arg("first"), py::arg("stop"), py::arg("length"),
+        py::arg("keys"), py::arg("unit_keys"),
+        "Returns the segments of the packed rows of windows, the edges of the rows, and\n"
+        "the edges of the windows among the rows, equal to fastload.plan.units.packing.\n"
+        "pack_windows.");
 }
 
 }  // namespace fastload

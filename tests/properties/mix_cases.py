@@ -14,7 +14,7 @@ from fastload.plan.sequence import RowGroups
 from fastload.plan.units.by_tokens import Tokens, TokenUnits
 from fastload.plan.units.canonical import CanonicalUnits
 from fastload.plan.units.packed import PackedUnits
-from fastload.plan.units.packing import Packing, pack_best
+from fastload.plan.units.packing import Packing, pack_windows
 from fastload.plan.units.units import RowUnits
 from fastload.plan.units.windows import Lengths
 
@@ -53,7 +53,7 @@ def units_of_lists(draw):
     shuffled = {"shuffle": st.sampled_from([True, True, False]), "shuffle_window": st.just(9)}
     if draw(st.booleans()):
         options = draw(st.builds(Options, st.integers(1, 4), **shuffled, **ways))
-        return PackedUnits(lists, options, draw(packings), permutation, pack_best)
+        return PackedUnits(lists, options, draw(packings), permutation, pack_windows)
     options = draw(st.builds(Options, st.just(1), **shuffled, **ways))
     return TokenUnits(lists, options, draw(budgets), permutation)
 

@@ -43,7 +43,7 @@ def packed_units(lengths, fit, slices):
     packing = Packing(LENGTH, fit, "split")
     of_slice = slice_options(options)
     of_lengths = Lengths(RowGroups(rows, 0 * rows, np.arange(len(rows))), lengths)
-    units = PackedUnits(of_lengths, of_slice, packing, permutation, core.pack_best)
+    units = PackedUnits(of_lengths, of_slice, packing, permutation, core.pack_windows)
     return units if slices is None else CanonicalUnits(units, slices)
 
 

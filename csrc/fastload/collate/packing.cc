@@ -120,8 +120,8 @@ std::vector<Segment> CutLong(const Documents& documents, uint32_t length) {
 
 }  // namespace
 
-PackedRows PackBest(const Documents& documents, uint32_t length,
-                    std::optional<uint64_t> key) {
+PackedRows PackWindow(const Documents& documents, uint32_t length,
+                      std::optional<uint64_t> key) {
   std::vector<uint32_t> sizes;  // of the items, which are whole documents or parts
   sizes.reserve(documents.rows.size());
   bool whole = true;
@@ -181,6 +181,43 @@ PackedRows PackBest(const Documents& documents, uint32_t length,
         Segment{Segment::kPadding, 0, static_cast<uint32_t>(room[row]), 0};
   }
   return rows;
+}
+
+PackedWindows PackWindows(const DocumentWindows& windows, uint32_t length) {
+  PackedWindows packed;
+  packed.rows.edges.push_back(0);
+  packed.window_rows.push_back(0);
+  Shuffle shuffle;
+  for (size_t w = 0; w + 1 < windows.edges.size(); ++w) {
+    const int64_t start = windows.edges[w];
+    const auto rows = static_cast<size_t>(windows.edges[w + 1] - start);
+    const auto before = static_cast<size_t>(start);
+    if (windows.keys.empty()) {
+      shuffle.rows.resize(rows);
+      std::iota(shuffle.rows.begin(), shuffle.rows.end(), uint32_t{0});
+    } else {
+      MakeShuffle(windows.keys[w], static_cast<uint32_t>(rows), &shuffle);
+    }
+    const auto within = [&](int64_t at) {
+      return std::min(rows, static_cast<size_t>(std::max<int64_t>(0, at - start)));
+    };
+    const size_t first = within(windows.first);
+    const size_t count = std::max(first, within(windows.stop)) - first;
+    const Documents documents{.rows = std::span(shuffle.rows).subspan(first, count),
+                              .kept = windows.kept.subspan(before, rows),
+                              .lengths = windows.lengths.subspan(before, rows)};
+    const std::optional<uint64_t> key =
+        windows.unit_keys.empty() ? std::nullopt : std::optional(windows.unit_keys[w]);
+    const PackedRows of_window = PackWindow(documents, length, key);
+    const auto offset = static_cast<int64_t>(packed.rows.segments.size());
+    packed.rows.segments.insert(packed.rows.segments.end(), of_window.segments.begin(),
+                                of_window.segments.end());
+    for (size_t row = 1; row < of_window.edges.size(); ++row) {
+      packed.rows.edges.push_back(offset + of_window.edges[row]);
+    }
+    packed.window_rows.push_back(static_cast<int64_t>(packed.rows.edges.size()) - 1);
+  }
+  return packed;
 }
 
 }  // namespace fastload

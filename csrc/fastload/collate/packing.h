@@ -1,4 +1,4 @@
-// Packing of the documents of a window into rows of equal size.
+// Packing of the documents of windows into rows of equal size.
 #pragma once
 
 #include <cstdint>
@@ -29,10 +29,31 @@ struct PackedRows {
   std::vector<int64_t> edges;     // of the rows among the segments
 };
 
-// Packs documents as fastload.plan.units.packing.pack_best does: longer documents are cut
-// every `length` elements first, empty ones are left out; rows come in the order that
+// Packs documents as fastload.plan.units.packing.pack_window does: longer documents are
+// cut every `length` elements first, empty ones are left out; rows come in the order that
 // `key` names, or in the order of their first documents.
-PackedRows PackBest(const Documents& documents, uint32_t length,
-                    std::optional<uint64_t> key);
+PackedRows PackWindow(const Documents& documents, uint32_t length,
+                      std::optional<uint64_t> key);
+
+// The documents of successive windows.
+struct DocumentWindows {
+  std::span<const uint32_t> kept;     // by row of all windows: elements that are packed
+  std::span<const uint32_t> lengths;  // by row of all windows: elements of the list
+  std::span<const int64_t> edges;     // of the windows among the rows, ascending from 0
+  // The rows of a window, in its order, of which those before `first` and from `stop` on
+  // are left out, counted from the first window.
+  int64_t first;
+  int64_t stop;
+  std::span<const uint64_t> keys;       // by window: of the order of its rows; {}: none
+  std::span<const uint64_t> unit_keys;  // by window: as `key` of PackWindow; {}: none
+};
+
+struct PackedWindows {
+  PackedRows rows;                   // of all windows
+  std::vector<int64_t> window_rows;  // edges of the windows among the rows
+};
+
+// Packs each window by itself.
+PackedWindows PackWindows(const DocumentWindows& windows, uint32_t length);
 
 }  // namespace fastload

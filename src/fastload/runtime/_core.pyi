@@ -199,13 +199,16 @@ class ReadPlan:
     def rows(self) -> int: ...
 
 def permutation(key: int, rows: int) -> NDArray[np.uint32]: ...
-def pack_best(
-    rows: NDArray[np.uint32],
+def pack_windows(
     kept: NDArray[np.uint32],
     lengths: NDArray[np.uint32],
+    edges: Int64s,
+    first: int,
+    stop: int,
     length: int,
-    key: int | None,
-) -> tuple[NDArray[np.uint32], Int64s]: ...
+    keys: NDArray[np.uint64] | None,
+    unit_keys: NDArray[np.uint64] | None,
+) -> tuple[NDArray[np.uint32], Int64s, Int64s]: ...
 def best_fit(lengths: NDArray[np.uint32], capacity: int) -> NDArray[np.int32]: ...
 def draw_copies(
     weights: NDArray[Any], edges: Int64s, scale: float, key: int, *, wide: bool

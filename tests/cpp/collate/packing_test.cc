@@ -19,13 +19,13 @@ TEST(BestFit, TakesTheLeastRoomThatSuffices) {
   EXPECT_EQ(BestFit(std::vector<uint32_t>{1, 1, 1}, 1), (std::vector<int32_t>{0, 1, 2}));
 }
 
-TEST(PackBest, RowsAreFullAndHoldEachElementOnce) {
+TEST(PackWindow, RowsAreFullAndHoldEachElementOnce) {
   const std::vector<uint32_t> lengths = {3, 25, 1, 10, 7, 7, 2, 30, 10, 4};
   std::vector<uint32_t> order(lengths.size());
   std::iota(order.begin(), order.end(), 0U);
   for (const std::optional<uint64_t> key : {std::optional<uint64_t>{}, {7}}) {
     const PackedRows rows =
-        PackBest({.rows = order, .kept = lengths, .lengths = lengths}, 10, key);
+        PackWindow({.rows = order, .kept = lengths, .lengths = lengths}, 10, key);
     std::vector<std::vector<int>> seen;
     for (const uint32_t length : lengths) seen.emplace_back(length);
     ASSERT_EQ(rows.edges.front(), 0);

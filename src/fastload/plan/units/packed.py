@@ -8,7 +8,7 @@ import numpy as np
 
 from fastload.plan.intervals import Int64s, cut, edges_of
 from fastload.plan.read_plan import PADDING, ReadPlan
-from fastload.plan.units.packing import documents, pack_split
+from fastload.plan.units.packing import PackedWindows, documents, pack_split
 from fastload.plan.units.windows import Lengths, UnitsOfWindows, Windows
 
 if TYPE_CHECKING:
@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from fastload.plan.permutation import Permute
     from fastload.plan.position import Position
     from fastload.plan.rank_split import Share
-    from fastload.plan.units.packing import PackBest, Packing, Segments
+    from fastload.plan.units.packing import Packing, PackWindows, Segments
 
 __all__ = ["PackedUnits"]
 
-# Most bytes of segments that stay in memory between counting packed rows and delivering them.
+# Most bytes of packed windows that stay in memory between counting packed rows and delivering them.
 _KEPT_PACKED_BYTES = 64 << 20
+# Windows are packed together as far as they have so many documents.
+_DOCUMENTS_AT_ONCE = 1 << 18
 
 
 class PackedUnits(UnitsOfWindows):
@@ -32,7 +34,7 @@ class PackedUnits(UnitsOfWindows):
         options: the dataset's parameters; `limit` counts documents, `batch_size` packed rows.
         packing: the way of packing.
         permute: the permutation of n rows by a key, as `permutation`.
-        pack_best: the function that packs documents, as `packing.pack_best`.
+        pack_windows: the function that packs documents, as `packing.pack_windows`.
     """
 
     def __init__(
@@ -41,14 +43,13 @@ class PackedUnits(UnitsOfWindows):
         options: Options,
         packing: Packing,
         permute: Permute,
-        pack_best: PackBest,
+        pack_windows: PackWindows,
     ) -> None:
         super().__init__(lengths, options, permute)
         self._packing = packing
-        self._pack_best = pack_best
-        # Packed rows of windows of kept epochs, as far as they are few bytes.
-        self._packed_windows: dict[tuple[Windows, int], tuple[Segments, Int64s]] = {}
-        self._packed_bytes = 0
+        self._pack_windows = pack_windows
+        # Packed windows of kept epochs by their first window, as far as they are few bytes.
+        self._packed: dict[Windows, dict[int, PackedWindows]] = {}
 
     @property
     def varies(self) -> bool:
@@ -126,7 +127,7 @@ class PackedUnits(UnitsOfWindows):
                 docs = documents(rows, self._packing.kept(lengths), lengths)
                 segments = pack_split(docs, length, first, low - first, high - first)
             else:
-                packed, row_edges = self._packed(windows, window)
+                packed, row_edges = self._packed_rows(windows, window)
                 segments = packed[row_edges[low - first] : row_edges[high - first]]
             parts.append((window, segments))
         if self._packing.fit == "split" and stop < end:
@@ -134,36 +135,63 @@ class PackedUnits(UnitsOfWindows):
             parts.append((parts[-1][0], padding))
         return parts
 
-    def _packed(self, windows: Windows, window: int) -> tuple[Segments, Int64s]:
+    def _packed_rows(self, windows: Windows, window: int) -> tuple[Segments, Int64s]:
         """Return the segments of a window's packed rows, and the edges of the rows."""
-        found = self._packed_windows.get((windows, window))
-        if found is None:
-            rows, lengths = windows.order_and_lengths(window)
-            packing, key = self._packing, windows.unit_key(window)
-            found = self._pack_best(rows, packing.kept(lengths), lengths, packing.length, key)
-            if self._packed_bytes + found[0].nbytes <= _KEPT_PACKED_BYTES:
-                self._packed_bytes += found[0].nbytes
-                self._packed_windows[windows, window] = found
-        return found
+        kept = self._packed.get(windows, {})
+        first = max((first for first in kept if first <= window), default=-1)
+        packed = kept.get(first)
+        if packed is None or window - first >= len(packed.window_rows) - 1:
+            first, packed = window, self._pack(windows, window, window + 1)
+        start, stop = packed.window_rows[window - first :][:2].tolist()
+        edges = packed.edges[start : stop + 1]
+        return packed.segments[edges[0] : edges[-1]], edges - edges[0]
+
+    def _pack(self, windows: Windows, start: int, stop: int) -> PackedWindows:
+        """Pack the windows [start, stop)."""
+        edges = windows.edges[start : stop + 1]
+        first, end = edges[[0, -1]].tolist()
+        lengths = self._lengths.at(windows.sequence, first, end)
+        keys, unit_keys = windows.keys, windows.unit_keys
+        packed = self._pack_windows(
+            self._packing.kept(lengths),
+            lengths,
+            edges - first,
+            windows.first - first,
+            windows.stop - first,
+            self._packing.length,
+            None if keys is None else keys[start:stop],
+            None if unit_keys is None else unit_keys[start:stop],
+        )
+        return PackedWindows(*packed)
 
     def _forget(self, windows: Windows) -> None:
-        kept = {name: rows for name, rows in self._packed_windows.items() if name[0] is not windows}
-        self._packed_windows = kept
-        self._packed_bytes = sum(segments.nbytes for segments, _ in kept.values())
+        self._packed.pop(windows, None)
 
     def __getstate__(self) -> dict[str, object]:
-        return {**super().__getstate__(), "_packed_windows": {}, "_packed_bytes": 0}
+        return {**super().__getstate__(), "_packed": {}}
 
     def _edges(self, windows: Windows) -> Int64s:
         """Return the packed rows before each window, or with fit="split" the tokens."""
-        counts = []
-        for window in range(len(windows)):
-            if self._packing.fit == "split":
-                lengths = windows.rows_in_order(window)[1]
-                counts.append(int(self._packing.kept(lengths).sum(dtype=np.int64)))
-            else:
-                counts.append(len(self._packed(windows, window)[1]) - 1)
-        return edges_of(np.array(counts, np.int64))
+        if self._packing.fit == "split":
+            kept = self._packing.kept
+            lengths = (windows.rows_in_order(window)[1] for window in range(len(windows)))
+            tokens = [int(kept(some).sum(dtype=np.int64)) for some in lengths]
+            return edges_of(np.array(tokens, np.int64))
+        counts = [np.zeros(0, np.int64)]
+        bytes_kept = sum(
+            _nbytes(packed) for kept in self._packed.values() for packed in kept.values()
+        )
+        start = 0
+        while start < len(windows):
+            end = windows.edges[start] + _DOCUMENTS_AT_ONCE
+            stop = max(start + 1, int(np.searchsorted(windows.edges, end, side="right")) - 1)
+            packed = self._pack(windows, start, stop)
+            counts.append(np.diff(packed.window_rows))
+            bytes_kept += _nbytes(packed)
+            if bytes_kept <= _KEPT_PACKED_BYTES:
+                self._packed.setdefault(windows, {})[start] = packed
+            start = stop
+        return edges_of(np.concatenate(counts))
 
     def _number(self, edges: Int64s) -> int:
         if self._packing.fit == "split":
@@ -174,3 +202,7 @@ class PackedUnits(UnitsOfWindows):
 def _joined(parts: list[Segments]) -> Segments:
     """Return the segments of all parts; a single part is not copied."""
     return parts[0] if len(parts) == 1 else np.concatenate([np.zeros((0, 4), np.uint32), *parts])
+
+
+def _nbytes(packed: PackedWindows) -> int:
+    return sum(array.nbytes for array in packed)

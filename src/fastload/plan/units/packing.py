@@ -7,8 +7,9 @@ the window's order.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,31 +22,50 @@ if TYPE_CHECKING:
     from fastload.plan.intervals import Int64s
 
 __all__ = [
-    "PackBest",
+    "PackWindows",
+    "PackedWindows",
     "Packing",
     "Segments",
     "best_fit",
     "documents",
-    "pack_best",
     "pack_split",
+    "pack_window",
+    "pack_windows",
 ]
 
 Segments = NDArray[np.uint32]
 """Segments, (n, 4): row in the window, first token, number of tokens, tokens of the document."""
 
 
-class PackBest(Protocol):
-    """A function that packs documents, as `pack_best` does."""
+class PackedWindows(NamedTuple):
+    """The packed rows of successive windows.
+
+    Attributes:
+        segments: the segments of all packed rows, with padding.
+        edges: edges of the packed rows among the segments, (packed rows + 1,).
+        window_rows: edges of the windows among the packed rows, (windows + 1,).
+    """
+
+    segments: Segments
+    edges: Int64s
+    window_rows: Int64s
+
+
+class PackWindows(Protocol):
+    """A function that packs the documents of windows, as `pack_windows` does."""
 
     def __call__(
         self,
-        rows: NDArray[np.uint32],
         kept: NDArray[np.uint32],
         lengths: NDArray[np.uint32],
+        edges: Int64s,
+        first: int,
+        stop: int,
         length: int,
-        key: int | None,
-    ) -> tuple[Segments, Int64s]:
-        """Return the segments of all packed rows, and the edges of the rows."""
+        keys: NDArray[np.uint64] | None,
+        unit_keys: NDArray[np.uint64] | None,
+    ) -> tuple[Segments, Int64s, Int64s]:
+        """Return the attributes of PackedWindows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +134,49 @@ def documents(
     return segments if sizes.all() else segments[sizes > 0]
 
 
-def pack_best(
+def pack_windows(
+    kept: NDArray[np.uint32],
+    lengths: NDArray[np.uint32],
+    edges: Int64s,
+    first: int,
+    stop: int,
+    length: int,
+    keys: NDArray[np.uint64] | None,
+    unit_keys: NDArray[np.uint64] | None,
+) -> PackedWindows:
+    """Pack the documents of successive windows by best fit, each window by itself.
+
+    The core's `pack_windows` is compared with this function.
+
+    Args:
+        kept: tokens of each row of the windows that are packed, (n,).
+        lengths: tokens of each row of the windows, (n,).
+        edges: edges of the windows among the rows, (windows + 1,), from 0 to n.
+        first: rows of a window's order before this place are left out, counted from the first
+            window.
+        stop: rows of a window's order from this place on are left out.
+        length: tokens of a packed row.
+        keys: key of the permutation of the rows of each window; None = rows come in order.
+        unit_keys: for each window, as `key` of `pack_window`.
+    """
+    segments, row_edges, counts = [np.zeros((0, 4), np.uint32)], [np.zeros(0, np.int64)], []
+    for window, (start, end) in enumerate(itertools.pairwise(edges.tolist())):
+        count = end - start
+        order = np.arange(count) if keys is None else permutation(count, int(keys[window]))
+        rows = order[max(0, first - start) : max(0, stop - start)].astype(np.uint32)
+        key = None if unit_keys is None else int(unit_keys[window])
+        packed, edges_of_rows = pack_window(rows, kept[start:end], lengths[start:end], length, key)
+        segments.append(packed)
+        row_edges.append(np.diff(edges_of_rows))
+        counts.append(len(edges_of_rows) - 1)
+    return PackedWindows(
+        np.concatenate(segments),
+        edges_of(np.concatenate(row_edges)),
+        edges_of(np.array(counts, np.int64)),
+    )
+
+
+def pack_window(
     rows: NDArray[np.uint32],
     kept: NDArray[np.uint32],
     lengths: NDArray[np.uint32],
@@ -122,8 +184,6 @@ def pack_best(
     key: int | None,
 ) -> tuple[Segments, Int64s]:
     """Pack the documents of a window by best fit; a longer document is cut every `length` first.
-
-    The core's `pack_best` is compared with this function.
 
     Args:
         rows: as for `documents`.

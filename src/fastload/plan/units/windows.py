@@ -76,6 +76,8 @@ class Windows:
         edges: edges of the windows in the sequence, (windows + 1,).
         first: position of the epoch's first row in the sequence.
         stop: the position after its last row.
+        keys: keys of the orders of the windows' rows, (windows,); None without shuffle.
+        unit_keys: keys of the orders of the windows' units, (windows,); None without shuffle.
     """
 
     def __init__(self, lengths: Lengths, options: Options, epoch: int, permute: Permute) -> None:
@@ -88,10 +90,9 @@ class Windows:
         self.stop = self.first + options.limited(self.sequence.rows)
         self._lengths = lengths
         self._permute = permute
-        # The keys of the windows' orders, and of the orders of their units; None without shuffle.
-        self._keys = self._unit_keys = None
+        self.keys = self.unit_keys = None
         if options.shuffle:
-            self._keys, self._unit_keys = (
+            self.keys, self.unit_keys = (
                 stream_keys((options.seed, epoch, stream), np.arange(len(self)))
                 for stream in (WINDOW_STREAM, _UNIT_STREAM)
             )
@@ -111,21 +112,18 @@ class Windows:
             window: number of the window.
         """
         start, stop = self.edges[window : window + 2].tolist()
-        if self._keys is None:
+        if self.keys is None:
             order = np.arange(stop - start, dtype=np.uint32)
         else:
-            order = self._permute(stop - start, int(self._keys[window]))
+            order = self._permute(stop - start, int(self.keys[window]))
         order = order[max(0, self.first - start) : max(0, self.stop - start)]
         return order, self._lengths.at(self.sequence, start, stop)
 
-    def unit_key(self, window: int) -> int | None:
-        """Return the key of the order in which the units of a window come; None without shuffle."""
-        return None if self._unit_keys is None else int(self._unit_keys[window])
-
     def permuted(self, window: int, count: int) -> NDArray[np.uint32] | None:
         """Return the order in which `count` units of a window come; None without shuffle."""
-        key = self.unit_key(window)
-        return None if key is None else self._permute(count, key)
+        if self.unit_keys is None:
+            return None
+        return self._permute(count, int(self.unit_keys[window]))
 
 
 class UnitsOfWindows(Units):

@@ -125,7 +125,7 @@ def token_units(spec: Pack | TokenBudget, lengths: Lengths, options: Options) ->
     units: Units
     if isinstance(spec, Pack):
         packing = Packing(spec.length, spec.fit, spec.long)
-        units = PackedUnits(lengths, of_slice, packing, permute, core.pack_best)
+        units = PackedUnits(lengths, of_slice, packing, permute, core.pack_windows)
     else:
         limits = Tokens(spec.tokens, spec.padded, spec.max_rows)
         units = TokenUnits(lengths, of_slice, limits, permute)

@@ -13,8 +13,9 @@ from fastload.plan.units.packing import (
     Packing,
     best_fit,
     documents,
-    pack_best,
     pack_split,
+    pack_window,
+    pack_windows,
 )
 from fastload.runtime.native import core
 
@@ -154,13 +155,18 @@ def test_rows_of_best_fit_are_those_of_the_definition(case, shuffled):
     assert docs[:, 3].tolist() == [lengths[row] for row in docs[:, 0].tolist()]
 
     key = 7 if shuffled else None
-    segments, edges = pack_best(rows, kept, numbers(lengths), length, key)
+    segments, edges = pack_window(rows, kept, numbers(lengths), length, key)
     order = (lambda count: permutation(count, 7)) if shuffled else None
     want = plain_best(shown(docs), length, order)
     assert len(want) == len(edges) - 1
-    of_core = core.pack_best(rows, kept, numbers(lengths), length, key)
+    whole = np.array([0, len(lengths)])
+    unit_keys = np.array([7], np.uint64) if shuffled else None
+    of_core = core.pack_windows(
+        kept, numbers(lengths), whole, 0, len(lengths), length, None, unit_keys
+    )
     assert np.array_equal(of_core[0], segments)
     assert np.array_equal(of_core[1], edges)
+    assert of_core[2].tolist() == [0, len(want)]
     for row, (start, stop) in zip(want, itertools.pairwise(edges), strict=True):
         assert shown(segments[start:stop]) == row
         assert segments[start:stop, 2].sum() == length
@@ -199,12 +205,40 @@ def test_the_core_refuses_lengths_outside_the_bin(length):
         core.best_fit(numbers([3, length]), 5)
 
 
+@settings(max_examples=200, deadline=None)
+@given(lengths_and_packing, st.lists(st.integers(0, 12), max_size=6), st.booleans(), st.data())
+def test_the_core_packs_windows_as_the_definition_does(case, sizes, shuffled, data):
+    lengths, packing = case
+    rows = sum(sizes)
+    all_lengths = numbers((lengths * rows)[:rows] if lengths else [3] * rows)
+    edges = np.cumsum([0, *sizes])
+    first = data.draw(st.integers(-5, rows + 2))
+    stop = data.draw(st.integers(first, rows + 5))
+    keys = np.arange(len(sizes), dtype=np.uint64)
+    both = (keys, keys + np.uint64(99)) if shuffled else (None, None)
+    kept = packing.kept(all_lengths)
+    arguments = (kept, all_lengths, edges, first, stop, packing.length, *both)
+    plain, of_core = pack_windows(*arguments), core.pack_windows(*arguments)
+    assert all(np.array_equal(a, b) for a, b in zip(plain, of_core, strict=True))
+
+
 @pytest.mark.parametrize("length", [512, 4096])
 def test_the_core_packs_many_documents_as_the_definition_does(length):
     lengths = numbers(np.random.default_rng(3).lognormal(4, 1, 3000)) + 1
     assert (lengths.max() > length) == (length == 512)  # long documents are cut
-    rows = permutation(len(lengths), 5)[:2500]
-    for key in (None, 11):
-        arguments = (rows, lengths, lengths, length, key)
-        plain, of_core = pack_best(*arguments), core.pack_best(*arguments)
+    edges = np.array([0, 1000, 3000])
+    keys = np.array([5, 2**63 + 7], np.uint64)
+    for both in ((None, None), (keys, keys + np.uint64(6))):
+        arguments = (lengths, lengths, edges, 10, 2500, length, *both)
+        plain, of_core = pack_windows(*arguments), core.pack_windows(*arguments)
         assert all(np.array_equal(a, b) for a, b in zip(plain, of_core, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("edges", "keys"), [([0, 2], None), ([1, 3], None), ([], None), ([0, 4, 3], None), ([0, 3], 2)]
+)
+def test_the_core_refuses_windows_without_lengths_or_keys(edges, keys):
+    keys = keys and np.arange(keys, dtype=np.uint64)
+    lengths = numbers([1, 2, 3])
+    with pytest.raises(ValueError, match="Expected"):
+        core.pack_windows(lengths, lengths, np.array(edges, np.int64), 0, 3, 5, keys, None)
