@@ -167,6 +167,24 @@ def test_stats_count_long_documents(path, long, kept):
     assert budgeted(path).stats().documents == type(documents)()
 
 
+@pytest.mark.parametrize("fit", ["best", "split"])
+def test_ranks_decode_their_own_documents_of_a_window(tmp_path, fit):
+    lengths = np.random.default_rng(1).integers(0, 300, 200).tolist()
+    documents = write_documents(tmp_path / "a.parquet", lengths, group_rows=37)
+    pack = Pack("t", 512, fit=fit, along=["l"])
+    options = {"pack": pack, "batch_size": 1, "shuffle": True, "world_size": 5, "uneven": "keep"}
+    seen = []
+    for rank in range(5):
+        with packed(tmp_path / "a.parquet", **options, rank=rank) as dataset:
+            for batch in dataset:
+                inside = batch["t__document"] >= 0
+                assert torch.equal(batch["l"], -batch["t"])
+                seen += batch["t"][inside].tolist()
+            # Of two columns. A document may be in packed rows of two ranks.
+            assert dataset.stats().decode.rows < 2 * len(lengths) / 2
+    assert sorted(seen) == [token for document in documents for token in document]
+
+
 def test_stats_count_the_documents_of_the_epoch(path):
     options = {"limit": 120, "shuffle": True, "shuffle_window": 50, "columns": ["t"]}
     spec = Pack("t", LENGTH, long="drop")

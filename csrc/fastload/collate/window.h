@@ -167,6 +167,9 @@ struct Window {
   int64_t output_rows = 0;
   std::span<const Take> takes;
   std::span<const Segment> segments;  // packed: the output rows
+  // Packed: true for each row of the pieces that a segment is from; empty: all rows are
+  // read, whether segments are from them or not.
+  std::vector<bool> wanted;
   bool shuffled = false;
   bool by_takes = false;  // if shuffled: see ReadPlan::by_takes
   Shuffle shuffle;        // if shuffled
@@ -347,6 +350,9 @@ class WindowTask {
   // share's elements.
   int64_t ExpectedBytes(const ColumnSpec& spec) const;
   Status StageNested();
+  // Reads the rows of a piece that the window wants; other rows become empty lists.
+  Status ReadWanted(NestedReader* reader, int64_t first, int64_t rows,
+                    NestedRows* staged);
   Status CountNested();
   Status FillNested();
   // Returns the error of elements that the batches found to be damaged.

@@ -102,10 +102,35 @@ Status WindowTask::StageNested() {
     staged.values.Expect(bytes + bytes / 16);
   }
   const bool valid = !unit_.valid_slots.empty();
-  ARROW_RETURN_NOT_OK(ForEachRow(0, [&](Cursor& cursor, int64_t, int64_t rows) {
-    return cursor.nested->Read(rows, &staged, valid);
+  ARROW_RETURN_NOT_OK(ForEachRow(0, [&](Cursor& cursor, int64_t first, int64_t rows) {
+    if (window_->wanted.empty()) return cursor.nested->Read(rows, &staged, valid);
+    return ReadWanted(cursor.nested.get(), first, rows, &staged);
   }));
   if (spec.bytes) AddByteLevel(&staged);
+  return Status::OK();
+}
+
+Status WindowTask::ReadWanted(NestedReader* reader, int64_t first, int64_t rows,
+                              NestedRows* staged) {
+  const auto begin = window_->wanted.begin() + first;
+  const auto end = begin + rows;
+  int64_t skipped = 0;
+  for (auto at = begin; at != end;) {
+    const auto run = std::find(at, end, !*at);
+    const int64_t n = run - at;
+    if (*at) {
+      ARROW_RETURN_NOT_OK(reader->Read(n, staged, /*valid=*/false));
+    } else {
+      ARROW_RETURN_NOT_OK(reader->Skip(n));
+      // Packed lists have one level.
+      if (staged->offsets.empty()) staged->offsets.assign(1, {0});
+      std::vector<int64_t>& ends = staged->offsets[0];
+      ends.insert(ends.end(), static_cast<size_t>(n), ends.back());
+      skipped += n;
+    }
+    at = run;
+  }
+  source_->counters.decoded_values -= skipped;
   return Status::OK();
 }
 

@@ -180,6 +180,22 @@ Status MakeUnitStreams(const Pass& pass, Window* window, int32_t unit,
 
 }  // namespace
 
+// Returns `wanted` of a packed window. Empty where most rows are wanted or lists are
+// short: rows are then read faster one after the other.
+std::vector<bool> WantedRows(const Window& w) {
+  constexpr int64_t kLeastLength = 64;  // mean elements of a list that is worth a run
+  std::vector<bool> wanted(static_cast<size_t>(w.rows));
+  int64_t elements = 0;
+  for (const Segment& segment : w.segments) {
+    if (segment.row == Segment::kPadding) continue;
+    elements += segment.size;
+    wanted[segment.row] = true;
+  }
+  const auto count = static_cast<int64_t>(std::ranges::count(wanted, true));
+  if (count * 4 >= w.rows * 3 || elements < count * kLeastLength) wanted.clear();
+  return wanted;
+}
+
 void SetUpWindow(const Pass& pass, Window* window) {
   Window& w = *window;
   const auto i = static_cast<size_t>(w.index);
@@ -223,6 +239,7 @@ void SetUpWindow(const Pass& pass, Window* window) {
     const auto first_segment = static_cast<size_t>(w.takes.front().start);
     w.segments = std::span(pass.plan.segments)
                      .subspan(first_segment, static_cast<size_t>(w.output_rows));
+    w.wanted = WantedRows(w);
   }
   w.by_takes = pass.plan.by_takes;
   w.cache_bytes = pass.options.cache_bytes;
