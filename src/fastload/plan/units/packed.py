@@ -173,9 +173,7 @@ class PackedUnits(UnitsOfWindows):
     def _edges(self, windows: Windows) -> Int64s:
         """Return the packed rows before each window, or with fit="split" the tokens."""
         if self._packing.fit == "split":
-            kept = self._packing.kept
-            lengths = (windows.rows_in_order(window)[1] for window in range(len(windows)))
-            tokens = [int(kept(some).sum(dtype=np.int64)) for some in lengths]
+            tokens = [self._tokens(windows, window) for window in range(len(windows))]
             return edges_of(np.array(tokens, np.int64))
         counts = [np.zeros(0, np.int64)]
         bytes_kept = sum(
@@ -192,6 +190,15 @@ class PackedUnits(UnitsOfWindows):
                 self._packed.setdefault(windows, {})[start] = packed
             start = stop
         return edges_of(np.concatenate(counts))
+
+    def _tokens(self, windows: Windows, window: int) -> int:
+        """Return the tokens of a window that are packed."""
+        start, stop = windows.edges[window : window + 2].tolist()
+        if windows.first <= start and stop <= windows.stop:
+            lengths = self._lengths.at(windows.sequence, start, stop)  # in any order
+        else:
+            lengths = windows.rows_in_order(window)[1]
+        return int(self._packing.kept(lengths).sum(dtype=np.int64))
 
     def _number(self, edges: Int64s) -> int:
         if self._packing.fit == "split":
