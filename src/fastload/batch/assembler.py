@@ -163,8 +163,10 @@ class Assembler:
         with untracked():
             buffer = buffer_of(raw) if tensor is None else tensor
         values = self.over(raw, buffer)
-        written = {name: parts_of(value) for name, value in values.items()}
         batch = Batch(values, position)
+        written = values  # a tensor has no parts
+        if self._ragged:
+            written = {name: parts_of(value) for name, value in values.items()}
         batch._origin = BatchOrigin(raw, written, self.over, buffer)  # noqa: SLF001
         return batch
 
