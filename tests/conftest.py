@@ -3,6 +3,7 @@
 import gc
 import multiprocessing
 import os
+import sys
 from itertools import chain, groupby
 from pathlib import Path
 
@@ -49,6 +50,26 @@ def pytest_collection_finish():
 def pytest_sessionfinish():
     """Unfreeze the tests, so that the interpreter frees them at its end."""
     gc.unfreeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Skip a test marked `cuda` where there is no CUDA device."""
+    if item.get_closest_marker("cuda") is None:
+        return
+    import torch
+
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+
+
+@pytest.fixture
+def often_switched():
+    """Let threads of Python take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
 
 
 @pytest.fixture(scope="session")

@@ -26,11 +26,7 @@ from fastload.tools.bench import sample
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 ROWS = 2_048  # of a row group of the click log, of which there are two
 TIMEOUT_S = 120
-CUDA = [
-    pytest.mark.cuda,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
-DEVICES = ["cpu", pytest.param("cuda", marks=CUDA)]
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
 
 
 def run(script, *arguments, torchrun=0, device="cpu"):
@@ -67,7 +63,6 @@ def clicks(tmp_path_factory):
 
 
 @pytest.mark.cuda
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_ctr_on_a_gpu(clicks, tmp_path):
     arguments = (clicks, "--checkpoint", tmp_path / "ctr.pt", "--batch-size", 128)
     out = run("train_ctr.py", *arguments, "--buckets", 1000, device="cuda")
@@ -182,7 +177,6 @@ def test_packed_loss_is_that_of_each_document(train_tokens, packed_batch):
 
 
 @pytest.mark.cuda
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("kernel", ["varlen", "mask"])
 def test_packed_loss_on_a_gpu_is_that_of_each_document(
     train_tokens, packed_batch, kernel, monkeypatch
@@ -210,7 +204,6 @@ def test_packed_loss_on_a_gpu_is_that_of_each_document(
 
 @pytest.mark.cuda
 @pytest.mark.slow
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("layout", ["pad", "packed"])
 def test_tokens_compiled_in_a_group_of_one(tmp_path, layout):
     write_tokens(tmp_path / "t.parquet", np.random.default_rng(1).integers(1, 40, 400))
@@ -222,7 +215,12 @@ def test_tokens_compiled_in_a_group_of_one(tmp_path, layout):
 
 @pytest.mark.parametrize(
     ("workers", "torchrun", "device"),
-    [(0, 0, "cpu"), (2, 0, "cpu"), (0, 2, "cpu"), pytest.param(2, 0, "cuda", marks=CUDA)],
+    [
+        (0, 0, "cpu"),
+        (2, 0, "cpu"),
+        (0, 2, "cpu"),
+        pytest.param(2, 0, "cuda", marks=pytest.mark.cuda),
+    ],
 )
 def test_images(tmp_path, workers, torchrun, device):
     random = np.random.default_rng(0)

@@ -25,7 +25,6 @@ MIB = 1 << 20
 # More workers than cores are no mistake in a test.
 pytestmark = [
     pytest.mark.cuda,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
 ]
 

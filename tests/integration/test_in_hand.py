@@ -136,7 +136,6 @@ def test_pin_memory_of_a_loader(path, batches, workers):
 
 
 @pytest.mark.cuda
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_pinned_and_moved(batches):
     for batch in batches:
         pinned = pin_memory(batch)

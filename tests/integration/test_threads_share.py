@@ -1,6 +1,5 @@
 """Several Python threads use one dataset, which has one pass at a time."""
 
-import sys
 import threading
 
 import pytest
@@ -15,15 +14,6 @@ ROWS, THREADS, ROUNDS = 400, 4, 60
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     return write_sample(tmp_path_factory.mktemp("share") / "sample.parquet", ROWS)
-
-
-@pytest.fixture
-def often_switched():
-    """Let threads of Python take turns as often as they can."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
 
 
 def dataset_of(path):

@@ -178,8 +178,6 @@ Status MakeUnitStreams(const Pass& pass, Window* window, int32_t unit,
   return Status::OK();
 }
 
-}  // namespace
-
 // Returns `wanted` of a packed window. Empty where most rows are wanted or lists are
 // short: rows are then read faster one after the other.
 std::vector<bool> WantedRows(const Window& w) {
@@ -195,6 +193,8 @@ std::vector<bool> WantedRows(const Window& w) {
   if (count * 4 >= w.rows * 3 || elements < count * kLeastLength) wanted.clear();
   return wanted;
 }
+
+}  // namespace
 
 void SetUpWindow(const Pass& pass, Window* window) {
   Window& w = *window;

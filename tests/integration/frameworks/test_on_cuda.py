@@ -18,7 +18,6 @@ START = 1000
 
 pytestmark = [
     pytest.mark.cuda,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
     pytest.mark.filterwarnings("ignore"),  # of trainers and of torch
 ]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import tarfile
 import zipfile
 
@@ -62,16 +61,7 @@ def test_urls_are_read(directory, url, files):
     assert rows(url.format(directory)) == 3 * files
 
 
-@pytest.fixture
-def eager_threads():
-    """Threads that take turns after a microsecond, which shows races."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
-
-
-@pytest.mark.usefixtures("eager_threads")
+@pytest.mark.usefixtures("often_switched")
 @pytest.mark.parametrize("kind", ["tar", "zip"])
 def test_an_archive_is_read_by_many_threads(directory, kind):
     path = directory / f"many.{kind}"
