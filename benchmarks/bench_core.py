@@ -14,7 +14,8 @@ Each figure is printed beside its goal, with "short" if it misses the goal. Sect
   for a pass without data (floor_s), in roofs of that batch
 - waits: the longest wait of a consumer that takes half of the possible rate, in its steps
 - memory: the speed with memory_budget="256MB" as a share of the speed with "4GB"
-- threads: how many times as fast 2, 4, 8 ... threads, up to all, are as one thread
+- threads: how many times as fast 2, 4, 8 ... threads, up to all, are as one thread, and the same
+  of the roof, which shows what the machine gains
 - filters: the speed with a filter that 1 % of the rows meet, against pyarrow.dataset and polars
 
 All figures are medians of runs that take turns. Results are stored in benchmarks/results, with one

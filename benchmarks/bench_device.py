@@ -4,8 +4,8 @@
 
 The output has medians: bytes per second of copies from pinned memory, of decoding alone, and of
 batches through DevicePrefetcher, the latter also as a share of the lesser of the first two; then
-the share of the time that a loop with a step of 5 ms on the device waits for data. Without FILE,
-the benchmark reads a sample like that of fastload-bench, four times as long. Sums of all values are
+the share of the time that the device idles in a loop whose steps take 5 ms. Without FILE, the
+benchmark reads a sample like that of fastload-bench, four times as long. Sums of all values are
 checked before any timing. On any machine, the benchmark first measures what the transfer of a batch
 costs the thread that consumes, with a device that has no memory (torch's "meta"). Without a CUDA
 device, the benchmark ends there.
@@ -87,24 +87,38 @@ def rate(batches: Iterable[Batch], repeats: int = 5) -> float:
     return statistics.median(rates)
 
 
-def waiting_share(batches: Iterable[Batch], step_ms: float) -> float:
-    """Return the share of waiting in a pass whose steps keep the device busy for `step_ms`."""
+def idle_share(batches: Iterable[Batch], step_ms: float) -> tuple[float, float]:
+    """Return what a training loop with steps of `step_ms` on the device waits for.
+
+    The host gives the device a step while the step before runs, as a training loop does that reads
+    the loss of an earlier step.
+
+    Returns:
+        The share of the pass that the device idles between steps, and the median microseconds in
+        which the host gets a batch.
+    """
     cycles = cycles_of(step_ms)
     for _batch in batches:
         pass
-    waited = total = 0.0
+    steps: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
+    seconds = []
     running = iter(batches)
-    end = object()
     while True:
         start = time.perf_counter()
-        batch = next(running, end)  # type: ignore[call-overload]
-        got = time.perf_counter()
-        if batch is end:
-            return waited / total
+        batch = next(running, None)
+        if batch is None:
+            break
+        seconds.append(time.perf_counter() - start)
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
         torch.cuda._sleep(cycles)  # noqa: SLF001
-        torch.cuda.synchronize()
-        waited += got - start
-        total += time.perf_counter() - start
+        end.record()
+        steps.append((begin, end))
+        if len(steps) > 1:
+            steps[-2][1].synchronize()
+    torch.cuda.synchronize()
+    idle_ms = sum(before[1].elapsed_time(after[0]) for before, after in itertools.pairwise(steps))
+    return idle_ms / steps[0][0].elapsed_time(steps[-1][1]), statistics.median(seconds) * 1e6
 
 
 def cycles_of(milliseconds: float) -> int:
@@ -166,11 +180,12 @@ def compare(path: str, workers: int, arguments: argparse.Namespace) -> None:
     copies = copy_rate(next(iter(host)).nbytes)
     decoded = rate(host)
     there = rate(device)
-    share = waiting_share(device, arguments.step_ms)
+    idle, host_us = idle_share(device, arguments.step_ms)
     print(
         f"{workers} workers: pinned copies {copies / 1e9:.2f} GB/s, decoding {decoded / 1e9:.2f} "
         f"GB/s, to the device {there / 1e9:.2f} GB/s: {there / min(copies, decoded):.2f} of the "
-        f"lesser; steps of {arguments.step_ms:g} ms wait {share:.2%} of the time"
+        f"lesser; with steps of {arguments.step_ms:g} ms the device idles {idle:.2%} of the time, "
+        f"and the host gets a batch in {host_us:.0f} us"
     )
 
 

@@ -201,10 +201,21 @@ def memory(setting: Setting) -> Iterator[Figure]:
 
 
 def threads(setting: Setting) -> Iterator[Figure]:
-    """Measure how many times as fast several threads are as one thread."""
+    """Measure how many times as fast several threads are as one thread.
+
+    The same ratio of the roof shows what the machine gains from several threads.
+    """
     doubled = (1 << power for power in range(setting.threads.bit_length()))
     counts = sorted({*doubled, setting.threads})
     for row in setting.rows("click-log-snappy", "lineitem"):
+        roof = Roof.of(row.source(setting.directory), row.columns)
+        of_roof: dict[str, list[float]] = {str(count): [] for count in counts}
+        for _ in range(setting.repeats):
+            for count in counts:
+                of_roof[str(count)].append(roof.measure(count))
+        for count in counts[1:]:
+            ratio = _ratio(of_roof, "1", str(count), None)
+            yield Figure("threads", row.name, f"1 -> {count}, roof", *ratio)
         for shuffle in (False, True):
             seconds = _alternate(
                 setting.repeats,
@@ -272,8 +283,8 @@ def _alternate(
 
 
 def _ratio(
-    seconds: dict[str, list[float]], slow: str, fast: str, goal: float
-) -> tuple[float, float, bool, dict[str, float]]:
+    seconds: dict[str, list[float]], slow: str, fast: str, goal: float | None
+) -> tuple[float, float | None, bool, dict[str, float]]:
     """Return the ratio of the seconds of two datasets whose passes took turns, for a Figure."""
     ratio = statistics.median(s / f for s, f in zip(seconds[slow], seconds[fast], strict=True))
     details = {f"{name}_s": statistics.median(seconds[name]) for name in (slow, fast)}
