@@ -47,12 +47,20 @@ void Delivery::AddLocked(const std::shared_ptr<Window>& window, Part* part) {
     if (part->whole) {
       pending.batch = {batch, std::move(part->block), std::move(part->areas)};
     }
-    pending.ready = !pass_->dataset->computes();
-    if (!pending.ready) work_->SubmitCompute(window->index, batch);
-    return;
+    if (!pass_->dataset->computes()) return BecameReadyLocked(batch);
+    work_->SubmitCompute(window->index, batch);
+    return WakeForWorkLocked();
   }
   pending.parts.push_back(std::move(*part));
-  if (complete) work_->SubmitMerge(window->index, batch);
+  if (!complete) return;
+  work_->SubmitMerge(window->index, batch);
+  WakeForWorkLocked();
+}
+
+void Delivery::BecameReadyLocked(int64_t batch) {
+  pending_[batch].ready = true;
+  // Nobody waits for a later batch.
+  if (batch == next_batch_) WakeLocked();
 }
 
 void Delivery::Merge(int64_t batch, Scratch& scratch) {
@@ -102,10 +110,9 @@ void Delivery::Compute(int64_t batch, Scratch& scratch) {
 }
 
 void Delivery::FinishLocked(Batch batch) {
-  Pending& pending = pending_[batch.index];
-  pending.batch = std::move(batch);
-  pending.ready = true;
-  WakeLocked();
+  const int64_t index = batch.index;
+  pending_[index].batch = std::move(batch);
+  BecameReadyLocked(index);
 }
 
 Status Delivery::CallKernels(Batch* batch, Scratch& scratch) const {

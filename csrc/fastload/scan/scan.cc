@@ -432,13 +432,9 @@ void Scan::PlaceBatches(const std::shared_ptr<Window>& window) {
 
 void Scan::AddPartsLocked(const std::shared_ptr<Window>& window, std::span<Part> parts) {
   if (window->unfilled_whole > 0) return;
-  bool any = false;
   for (Part& part : parts) {
-    if (part.unfilled > 0) continue;
-    delivery_.AddLocked(window, &part);
-    any = true;
+    if (part.unfilled == 0) delivery_.AddLocked(window, &part);
   }
-  if (any) delivery_.WakeLocked();
 }
 
 void Scan::FilledLocked(const std::shared_ptr<Window>& window) {
