@@ -1,5 +1,7 @@
 """Datasets that are packed, or have a budget of tokens: all that users do with them."""
 
+import threading
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -7,8 +9,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from fastload import Cache, DevicePrefetcher, FastParquetDataset, Pack, TokenBudget
+from fastload import Cache, DevicePrefetcher, FastParquetDataset, Pack, TokenBudget, mix
 from fastload.errors import CacheError
+from fastload.runtime.native import core
 from fastload.testing import assert_ranks_agree, assert_resumes_exactly, assert_same_batches
 from support.stored_dataset import served
 from support.token_files import write_documents
@@ -50,6 +53,55 @@ def test_short_documents_need_little_memory_for_long_rows(tmp_path):
     )
     with dataset:
         assert [batch["t"].shape for batch in dataset] == [(1, 8192)] * 5
+
+
+@pytest.fixture
+def packing_threads(monkeypatch):
+    """Lets any number of documents be packed ahead; the threads that packed, by name."""
+    threads = []
+
+    def pack(*arguments):
+        threads.append(threading.current_thread().name.partition("_")[0])
+        return core.pack_windows(*arguments)
+
+    monkeypatch.setattr("fastload.plan.units.packed._MANY_DOCUMENTS", 1)
+    monkeypatch.setattr("fastload.rows.values.tokens.core", CoreThatPacks(pack))
+    return threads
+
+
+class CoreThatPacks:
+    """The core, with another function that packs."""
+
+    def __init__(self, pack):
+        self.pack_windows = pack
+
+    def __getattr__(self, name):
+        return getattr(core, name)
+
+
+@pytest.mark.parametrize("kind", ["plain", "slices", "mix"])
+def test_documents_of_the_next_epoch_are_packed_meanwhile(path, packing_threads, kind):
+    batches = {"global_batch_size": 8, "canonical_ranks": 4, "rank": 0, "world_size": 1}
+
+    def opened():
+        options = batches if kind == "slices" else {"batch_size": 4}
+        options = {"shuffle": True, "shuffle_window": 90, "threads": 2, **options}
+        dataset = FastParquetDataset(path, pack=Pack("t", LENGTH), **options)
+        return mix({"a": dataset}) if kind == "mix" else dataset
+
+    expected = []
+    for epoch in range(5):
+        with opened() as dataset:
+            dataset.set_epoch(epoch)
+            expected.append(copies(dataset))
+    assert "fastload-plan" not in packing_threads  # looking ahead begins with the second pass
+    packing_threads.clear()
+    with opened() as dataset:
+        for epoch in (0, 1, 2, 4):
+            if epoch == 4:
+                dataset.set_epoch(4)  # epoch 3 was expected
+            assert_same_batches(copies(dataset), expected[epoch])
+    assert packing_threads.count("fastload-plan") >= 2  # in the passes of epochs 1 and 2
 
 
 def copies(batches):

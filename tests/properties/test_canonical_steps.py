@@ -12,18 +12,22 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from mix_cases import lengths_of
 from plan_cases import cases, even_slices
 from semantics_cases import EXAMPLES
 from torch.utils.data import DataLoader
 
 from fastload import FastParquetDataset, Pack, TokenBudget
+from fastload.plan.options import Options
 from fastload.plan.permutation import permutation
 from fastload.plan.position import Position, WorkerSlot
 from fastload.plan.progress import advance
 from fastload.plan.rank_split import RankSplit, whole_epoch
 from fastload.plan.steps import delivered_rows
 from fastload.plan.units.canonical import row_units, slice_options
-from fastload.plan.units.units import RowUnits, Units
+from fastload.plan.units.packed import PackedUnits
+from fastload.plan.units.packing import Packing, pack_windows
+from fastload.plan.units.units import Units
 
 SLICES = (1, 2, 3, 4, 6, 8, 12)
 
@@ -120,18 +124,39 @@ def test_lanes_planned_together_are_those_planned_one_by_one(case, slices, rows,
     options = dataclasses.replace(
         case.options, batch_size=slices * rows, uneven=uneven, canonical_ranks=slices
     )
-    rows_of_slices = row_units(case.row_groups, options).units
-    at = Position(options.seed, case.epoch, ())
-    split = RankSplit(
-        whole_epoch(rows_of_slices.total(at), rows_of_slices.options),
-        slices,
-        rows_of_slices.options,
-        case.rows,
-    )
+    of_slices = row_units(case.row_groups, options).units
+    assert_lanes_are_planned_alike(of_slices, case.epoch, slices, first, case.rows)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.integers(0, 12), max_size=60),
+    st.sampled_from([Packing(10), Packing(10, "split"), Packing(5, long="drop")]),
+    st.booleans(),
+    st.sampled_from(SLICES),
+    st.integers(1, 3),
+    st.sampled_from(["wrap", "drop", "pad"]),
+    st.integers(0, 3),
+)
+def test_lanes_packed_together_are_those_packed_one_by_one(
+    lengths, packing, shuffle, slices, rows, uneven, first
+):
+    options = Options(rows, shuffle=shuffle, shuffle_window=9, seed=3, uneven=uneven)
+    documents = lengths_of(lengths, 7)
+    packed = PackedUnits(documents, options, packing, permutation, pack_windows)
+    assert_lanes_are_planned_alike(packed, 1, slices, first, None)
+
+
+def assert_lanes_are_planned_alike(units, epoch, slices, first, rows):
+    """Compare the plan of all slices, from a batch on, with the plans of each, put together."""
+    at = Position(units.options.seed, epoch, ())
+    total = units.total(at)
+    rows = units.options.limited(total) if rows is None else rows
+    split = RankSplit(whole_epoch(total, units.options), slices, units.options, rows)
     shares = [split.share(number, first, split.most) for number in range(slices)]
     planned = [
-        plan(rows_of_slices, at, shares, stripe_rows=rows, ramp=False)
-        for plan in (RowUnits.lanes_plan, Units.lanes_plan)
+        plan(units, at, shares, stripe_rows=units.options.batch_size, ramp=False)
+        for plan in (type(units).lanes_plan, Units.lanes_plan)
     ]
     for field in dataclasses.fields(planned[0]):
         together, one_by_one = (getattr(plan, field.name) for plan in planned)

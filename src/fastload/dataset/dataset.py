@@ -667,6 +667,8 @@ class FastParquetDataset(Resumable[_Item_co]):
             feed = self._ahead.take(engine, start, part)
             feed = feed or self._feeds.open(engine, start, part, rank)
             feed.on_opened = self._prepare_next if engine.looks_ahead else None
+            if engine.looks_ahead:
+                self._units.foresee(self._next_position)
             begun = self._pass = EpochIterator(feed, start, part, self._skipped(start, part))
         items = begun.rows() if self._yields_rows else begun
         return cast("Iterator[_Item_co]", items)

@@ -203,6 +203,8 @@ class MixedDataset(Resumable[Batch]):
                 )
                 for number, source in enumerate(self._of)
             ]
+            for number, source in enumerate(self._of):
+                source.foresee(self._next_position, number)
             feed = MixedFeed(plan.order.tolist(), feeds, self._of)
             skipped = plan.skipped if self._mixture.skip_steps else None
             begun = self._pass = EpochIterator(feed, start, part, skipped)

@@ -16,6 +16,7 @@ from fastload.dataset.resumable import PASS_OF_MIX
 from fastload.dataset.state import check_identity, encode_identity
 from fastload.dataset.weights import weighted_options
 from fastload.plan.mix.mixture import SourceUnits
+from fastload.plan.position import Position
 from fastload.schema.fields import Field, Schema
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from fastload.engine.stats import Stats
     from fastload.plan.mix.source_share import SourceShare
     from fastload.plan.options import Options
-    from fastload.plan.position import Position, WorkerSlot
+    from fastload.plan.position import WorkerSlot
     from fastload.plan.units.units import Units
     from fastload.rows.epoch_rows import EpochRows
     from fastload.runtime.native import core
@@ -172,6 +173,22 @@ class MixSource:
             return None if following is None else self._open(following, start, part, before)
 
         return SourceFeed(first, open_next, on_last)
+
+    def foresee(self, next_position: Callable[[], Position], number: int) -> None:
+        """Begin to find the units of the next pass, as `Units.foresee` does.
+
+        Args:
+            next_position: returns the position where the next pass of the mix begins.
+            number: the number of this source in the mix.
+        """
+
+        def first_repetition() -> Position:
+            start = next_position()
+            return Position(start.seeds[number], start.epoch, ())
+
+        engine = self.dataset._engine
+        if engine is not None and engine.looks_ahead:
+            self.dataset._units.foresee(first_repetition)
 
     def prepare(
         self, own: SourceShare, start: Position, part: WorkerSlot, before: core.Scan

@@ -25,7 +25,7 @@ from fastload.plan.steps import step_of_leg
 from fastload.plan.units.units import RowUnits, Units
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from fastload.plan.options import Options
     from fastload.plan.position import Position, WorkerSlot
@@ -125,6 +125,10 @@ class CanonicalUnits(Units):
     def total(self, at: Position) -> int:
         """Return the number of steps of an epoch."""
         return self._split(at).most
+
+    def foresee(self, at: Callable[[], Position]) -> None:
+        """Begin to find the units that slices consist of, as `Units.foresee` does."""
+        self.units.foresee(at)
 
     def batches(self, at: Position, world: int, rank: int | None) -> int:
         """Return the steps that are left after a position: as many for every rank."""

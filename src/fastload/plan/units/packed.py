@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -12,6 +12,8 @@ from fastload.plan.units.packing import PackedWindows, documents, pack_split
 from fastload.plan.units.windows import Lengths, UnitsOfWindows, Windows
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from fastload.plan.options import Options
     from fastload.plan.permutation import Permute
     from fastload.plan.position import Position
@@ -24,6 +26,22 @@ __all__ = ["PackedUnits"]
 _KEPT_PACKED_BYTES = 64 << 20
 # Windows are packed together as far as they have so many documents.
 _DOCUMENTS_AT_ONCE = 1 << 18
+# So many documents take about a millisecond to pack: too long between two batches.
+_MANY_DOCUMENTS = 1 << 15
+
+
+class _Part(NamedTuple):
+    """Packed rows of one window.
+
+    Attributes:
+        lane: number of the lane that delivers the rows.
+        window: number of the window.
+        segments: the segments of the rows.
+    """
+
+    lane: int
+    window: int
+    segments: Segments
 
 
 class PackedUnits(UnitsOfWindows):
@@ -48,8 +66,6 @@ class PackedUnits(UnitsOfWindows):
         super().__init__(lengths, options, permute)
         self._packing = packing
         self._pack_windows = pack_windows
-        # Packed windows of kept epochs by their first window, as far as they are few bytes.
-        self._packed: dict[Windows, dict[int, PackedWindows]] = {}
 
     @property
     def varies(self) -> bool:
@@ -57,6 +73,12 @@ class PackedUnits(UnitsOfWindows):
         cut = self._rows.limit is not None or self._rows.offset > 0
         # The tokens of all documents fill as many rows in any order.
         return super().varies and (self._packing.fit == "best" or cut)
+
+    def foresee(self, at: Callable[[], Position]) -> None:
+        """Begin to pack the documents of the epoch of a position on a thread, if they are many."""
+        many = len(self._lengths.values) >= _MANY_DOCUMENTS
+        if self.options.shuffle and self._packing.fit == "best" and many:
+            self._foresee(at())
 
     def long_documents(self, seed: int, epoch: int) -> int:
         """Return the number of documents of an epoch that are longer than a packed row."""
@@ -68,76 +90,116 @@ class PackedUnits(UnitsOfWindows):
 
     def read_plan(self, at: Position, mine: Share, *, stripe_rows: int, ramp: bool) -> ReadPlan:
         """Plan the packed rows of a share; `stripe_rows` and `ramp` have no effect."""
+        return self.lanes_plan(at, [mine], stripe_rows=stripe_rows, ramp=ramp)
+
+    def lanes_plan(
+        self, at: Position, shares: Sequence[Share], *, stripe_rows: int, ramp: bool
+    ) -> ReadPlan:
+        """Plan the packed rows of several shares side by side, each as a lane."""
         del stripe_rows, ramp
-        seed, epoch = at.seed, at.epoch
-        windows, edges = self._epoch(seed, epoch)
-        intervals = mine.intervals
-        parts: list[tuple[int, Segments]] = []
-        for start, stop in intervals.tolist():
-            parts += self._parts(windows, edges, start, stop)
-        used = np.array([window for window, _ in parts], np.int64)
-        begins = np.flatnonzero(np.diff(used, prepend=-1))
-        segments = _joined([part for _, part in parts])
-        before = edges_of(np.array([len(part) for _, part in parts], np.int64))
-        first = np.append(before[begins], len(segments))
-        touched = used[begins]
-        pieces, piece_count = windows.sequence.pieces(
+        windows, edges = self._epoch(at.seed, at.epoch)
+        parts = self._parts(windows, edges, [share.intervals for share in shares])
+        before = edges_of(np.array([len(part.segments) for part in parts], np.int64))
+        tokens = edges_of(
+            np.concatenate([np.zeros(0, np.int64), *(part.segments[:, 2] for part in parts)])
+        )
+        lane = np.array([part.lane for part in parts], np.int64)
+        lane_edges = before[np.searchsorted(lane, np.arange(len(shares) + 1))]
+        segment_counts = self._segments_of_batches(tokens, lane_edges)
+        # Parts of one window of a lane, and the windows in the order in which batches need them.
+        used = np.array([part.window for part in parts], np.int64)
+        changes = (np.diff(used, prepend=-1) != 0) | (np.diff(lane, prepend=-1) != 0)
+        begins = np.flatnonzero(changes)
+        ends = np.append(begins, len(parts))[1:]
+        lane_of = lane[begins]
+        first_token = tokens[before[begins]] - tokens[lane_edges[lane_of]]
+        batch_tokens = self.options.batch_size * self._packing.length
+        order = np.lexsort((lane_of, first_token // batch_tokens))
+        segments = _joined(
+            [part for window in order for part in parts[begins[window] : ends[window]]]
+        )
+        takes = edges_of((before[ends] - before[begins])[order])
+        touched = used[begins[order]]
+        pieces, piece_counts = windows.sequence.pieces(
             windows.edges[touched], windows.edges[touched + 1]
         )
-        batch_size, length = self.options.batch_size, self._packing.length
-        tokens = edges_of(segments[:, 2].astype(np.int64))
-        wanted = np.arange(0, int(tokens[-1]), batch_size * length)
-        batch_edges = np.append(np.searchsorted(tokens, wanted), len(segments))
-        rows, padding = len(segments), 0
-        if mine.repeats and self.options.uneven == "pad":
-            padding = rows - int(np.searchsorted(tokens, tokens[-1] - length))
+        padding = np.array(
+            [
+                self._padding(tokens[start : stop + 1]) if share.repeats else 0
+                for share, start, stop in zip(shares, lane_edges, lane_edges[1:], strict=False)
+            ],
+            np.int64,
+        )
+        lanes = len(shares) > 1
         return ReadPlan(
-            batch_size,
-            rows,
-            padding,
+            self.options.batch_size * len(shares),
+            len(segments),
+            0 if lanes else int(padding[0]),
             shuffled=False,
             pieces=pieces,
-            takes=np.stack([first[:-1], first[1:]], axis=1),
-            windows=np.stack([edges_of(piece_count), np.arange(len(touched) + 1)], axis=1),
-            keys=np.zeros(len(touched), np.uint64),
-            seed=seed,
-            epoch=epoch,
-            batch_edges=batch_edges,
+            takes=np.stack([takes[:-1], takes[1:]], axis=1),
+            windows=np.stack([edges_of(piece_counts), np.arange(len(order) + 1)], axis=1),
+            keys=np.zeros(len(order), np.uint64),
+            seed=at.seed,
+            epoch=at.epoch,
+            batch_edges=edges_of(segment_counts.ravel()),
             segments=segments,
+            lane_of=lane_of[order] if lanes else np.zeros(0, np.int64),
+            lane_padding=padding if lanes else np.zeros(0, np.int64),
         )
 
-    def _parts(
-        self, windows: Windows, edges: Int64s, start: int, stop: int
-    ) -> list[tuple[int, Segments]]:
-        """Return the segments of the units [start, stop), with the window of each part."""
+    def _segments_of_batches(self, tokens: Int64s, lane_edges: Int64s) -> Int64s:
+        """Return the number of segments that each batch has of each lane, (batches, lanes).
+
+        Args:
+            tokens: the tokens before each segment, lane after lane, and of all segments.
+            lane_edges: edges of the lanes among the segments, (lanes + 1,).
+        """
+        batch_tokens = self.options.batch_size * self._packing.length
+        counts = []
+        for start, stop in zip(lane_edges.tolist(), lane_edges[1:].tolist(), strict=False):
+            wanted = np.arange(tokens[start], tokens[stop], batch_tokens)
+            counts.append(np.diff(np.searchsorted(tokens, wanted), append=stop))
+        return np.stack(counts, axis=1)
+
+    def _padding(self, tokens: Int64s) -> int:
+        """Return the number of segments of the last packed row, which is a repeated one.
+
+        Args:
+            tokens: the tokens before each segment of a share, and of all its segments.
+        """
+        if self.options.uneven != "pad":
+            return 0
+        return len(tokens) - 1 - int(np.searchsorted(tokens, tokens[-1] - self._packing.length))
+
+    def _parts(self, windows: Windows, edges: Int64s, intervals: Sequence[Int64s]) -> list[_Part]:
+        """Return the segments of the units in the intervals of lanes, lane after lane."""
         length = self._packing.length
-        if self._packing.fit == "split":
-            start, end = start * length, stop * length
-            stop = min(end, int(edges[-1]))
+        splits = self._packing.fit == "split"
+        starts, stops = np.concatenate(intervals).T * (length if splits else 1)
+        lane = np.repeat(np.arange(len(intervals)), [len(of_lane) for of_lane in intervals])
         filled = np.flatnonzero(np.diff(edges) > 0)
-        starts = np.append(edges[filled], edges[-1])
-        cuts = cut(starts, np.array([start]), np.array([stop]))
+        cells = np.append(edges[filled], edges[-1])
+        cuts = cut(cells, starts, np.minimum(stops, edges[-1]))
         parts = []
-        for cell, low, high in zip(
-            cuts.cell.tolist(), cuts.start.tolist(), cuts.stop.tolist(), strict=True
-        ):
-            window, first = int(filled[cell]), int(starts[cell])
-            if self._packing.fit == "split":
+        for owner, cell, low, high in np.stack(cuts, axis=1).tolist():
+            window, first = int(filled[cell]), int(cells[cell])
+            if splits:
                 rows, lengths = windows.order_and_lengths(window)
                 docs = documents(rows, self._packing.kept(lengths), lengths)
                 segments = pack_split(docs, length, first, low - first, high - first)
             else:
                 packed, row_edges = self._packed_rows(windows, window)
                 segments = packed[row_edges[low - first] : row_edges[high - first]]
-            parts.append((window, segments))
-        if self._packing.fit == "split" and stop < end:
-            padding = np.array([[PADDING, 0, end - stop, 0]], np.uint32)
-            parts.append((parts[-1][0], padding))
+            parts.append(_Part(int(lane[owner]), window, segments))
+            if high == edges[-1] < stops[owner]:
+                padding = np.array([[PADDING, 0, stops[owner] - high, 0]], np.uint32)
+                parts.append(_Part(int(lane[owner]), window, padding))
         return parts
 
     def _packed_rows(self, windows: Windows, window: int) -> tuple[Segments, Int64s]:
         """Return the segments of a window's packed rows, and the edges of the rows."""
-        kept = self._packed.get(windows, {})
+        kept = windows.packed
         first = max((first for first in kept if first <= window), default=-1)
         packed = kept.get(first)
         if packed is None or window - first >= len(packed.window_rows) - 1:
@@ -164,21 +226,14 @@ class PackedUnits(UnitsOfWindows):
         )
         return PackedWindows(*packed)
 
-    def _forget(self, windows: Windows) -> None:
-        self._packed.pop(windows, None)
-
-    def __getstate__(self) -> dict[str, object]:
-        return {**super().__getstate__(), "_packed": {}}
-
     def _edges(self, windows: Windows) -> Int64s:
         """Return the packed rows before each window, or with fit="split" the tokens."""
         if self._packing.fit == "split":
             tokens = [self._tokens(windows, window) for window in range(len(windows))]
             return edges_of(np.array(tokens, np.int64))
         counts = [np.zeros(0, np.int64)]
-        bytes_kept = sum(
-            _nbytes(packed) for kept in self._packed.values() for packed in kept.values()
-        )
+        epochs = list(self._epochs.values())  # another thread may add an epoch
+        bytes_kept = sum(_nbytes(packed) for of, _ in epochs for packed in of.packed.values())
         start = 0
         while start < len(windows):
             end = windows.edges[start] + _DOCUMENTS_AT_ONCE
@@ -187,7 +242,7 @@ class PackedUnits(UnitsOfWindows):
             counts.append(np.diff(packed.window_rows))
             bytes_kept += _nbytes(packed)
             if bytes_kept <= _KEPT_PACKED_BYTES:
-                self._packed.setdefault(windows, {})[start] = packed
+                windows.packed[start] = packed
             start = stop
         return edges_of(np.concatenate(counts))
 
@@ -206,9 +261,11 @@ class PackedUnits(UnitsOfWindows):
         return int(edges[-1])
 
 
-def _joined(parts: list[Segments]) -> Segments:
+def _joined(parts: list[_Part]) -> Segments:
     """Return the segments of all parts; a single part is not copied."""
-    return parts[0] if len(parts) == 1 else np.concatenate([np.zeros((0, 4), np.uint32), *parts])
+    if len(parts) == 1:
+        return parts[0].segments
+    return np.concatenate([np.zeros((0, 4), np.uint32), *(part.segments for part in parts)])
 
 
 def _nbytes(packed: PackedWindows) -> int:

@@ -25,7 +25,7 @@ from fastload.plan.steps import step_shares
 from fastload.plan.units.lanes import in_lanes, shuffled_lanes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from fastload.plan.intervals import Int64s
     from fastload.plan.options import Options
@@ -59,6 +59,13 @@ class Units(ABC):
     @abstractmethod
     def total(self, at: Position) -> int:
         """Return the number of units of the epoch of a position."""
+
+    def foresee(self, at: Callable[[], Position]) -> None:  # noqa: B027 - rows are known anyway
+        """Begin to find the units of the epoch of a position on a thread, if that takes long.
+
+        Args:
+            at: returns the position.
+        """
 
     @abstractmethod
     def read_plan(self, at: Position, mine: Share, *, stripe_rows: int, ramp: bool) -> ReadPlan:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +18,7 @@ from fastload.plan.permutation import stream_keys
 from fastload.plan.sequence import EpochSequence, row_group_order
 from fastload.plan.shuffle_windows import WINDOW_STREAM, ShuffleWindows
 from fastload.plan.units.units import Units
+from fastload.runtime.background import Background
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from fastload.plan.permutation import Permute
     from fastload.plan.position import Position
     from fastload.plan.sequence import RowGroups
+    from fastload.plan.units.packing import PackedWindows
 
 __all__ = ["Lengths", "UnitsOfWindows", "Windows"]
 
@@ -78,6 +81,7 @@ class Windows:
         stop: the position after its last row.
         keys: keys of the orders of the windows' rows, (windows,); None without shuffle.
         unit_keys: keys of the orders of the windows' units, (windows,); None without shuffle.
+        packed: packed windows by their first window, as far as `PackedUnits` keeps them.
     """
 
     def __init__(self, lengths: Lengths, options: Options, epoch: int, permute: Permute) -> None:
@@ -90,6 +94,7 @@ class Windows:
         self.stop = self.first + options.limited(self.sequence.rows)
         self._lengths = lengths
         self._permute = permute
+        self.packed: dict[int, PackedWindows] = {}
         self.keys = self.unit_keys = None
         if options.shuffle:
             self.keys, self.unit_keys = (
@@ -141,6 +146,8 @@ class UnitsOfWindows(Units):
         self._rows = options
         self._permute = permute
         self._epochs: dict[tuple[int, int], tuple[Windows, Int64s]] = {}
+        # Finds the units of the epoch that is expected next.
+        self._background: Background[tuple[Windows, Int64s]] = Background()
 
     @property
     def varies(self) -> bool:
@@ -155,15 +162,22 @@ class UnitsOfWindows(Units):
         """Return the windows of an epoch, and what `_edges` returns for them."""
         name = (seed, epoch) if self._rows.shuffle else (0, 0)
         if name not in self._epochs:
-            windows = Windows(self._lengths, replace(self._rows, seed=seed), epoch, self._permute)
             if len(self._epochs) >= _KEPT_EPOCHS:
-                oldest = next(iter(self._epochs))
-                self._forget(self._epochs.pop(oldest)[0])
-            self._epochs[name] = windows, self._edges(windows)
+                self._epochs.pop(next(iter(self._epochs)))
+            self._epochs[name] = self._background.take(name) or self._found(name)
         return self._epochs[name]
 
-    def _forget(self, windows: Windows) -> None:
-        """Drop what was kept of the windows of an epoch."""
+    def _found(self, name: tuple[int, int]) -> tuple[Windows, Int64s]:
+        """Find the units of the epoch that has a seed and a number."""
+        seed, epoch = name
+        windows = Windows(self._lengths, replace(self._rows, seed=seed), epoch, self._permute)
+        return windows, self._edges(windows)
+
+    def _foresee(self, at: Position) -> None:
+        """Begin to find the units of the epoch of a position on a thread."""
+        name = (at.seed, at.epoch)
+        if name not in self._epochs:
+            self._background.begin(name, partial(self._found, name))
 
     @abstractmethod
     def _edges(self, windows: Windows) -> Int64s:
