@@ -232,8 +232,7 @@ class _Digest:
             raise _unknown(value, where)
         state = dict(getattr(value, "__dict__", {}))
         for base in kind.__mro__:
-            slots = vars(base).get("__slots__", ())
-            for slot in (slots,) if isinstance(slots, str) else slots:
+            for slot in _slots_of(base):
                 if slot not in ("__dict__", "__weakref__") and hasattr(value, slot):
                     state[slot] = getattr(value, slot)
         self.add("instance")
@@ -361,9 +360,19 @@ def _scalar(value: bool | float | str | bytes) -> str | bytes:
 def _is_of_python(kind: type) -> bool:
     """Return True if attributes hold all state of the class's objects: no base is a class of C."""
     bases = kind.__mro__[:-1]
-    return all(base.__flags__ & _HEAP_TYPE for base in bases) and any(
-        name in vars(bases[-1]) for name in ("__dict__", "__slots__")
-    )
+    # Classes of C may imitate those of Python, but their objects have memory beside attributes.
+    # Since Python 3.12, the dict and the weak references of an object may lie before the object.
+    slots = [name for base in bases for name in _slots_of(base)]
+    words = sum(name not in ("__dict__", "__weakref__") for name in slots)
+    words += sum(offset > 0 for offset in (kind.__dictoffset__, kind.__weakrefoffset__))
+    size = object.__basicsize__ + words * struct.calcsize("P")
+    beside = kind.__basicsize__ != size or kind.__itemsize__ > 0
+    return not beside and all(base.__flags__ & _HEAP_TYPE for base in bases)
+
+
+def _slots_of(kind: type) -> tuple[str, ...]:
+    slots = vars(kind).get("__slots__", ())
+    return (slots,) if isinstance(slots, str) else tuple(slots)
 
 
 def _unknown(value: object, where: str) -> TypeError:

@@ -1,14 +1,17 @@
 """code_identity: what digests of code see, and what they don't."""
 
+import array
 import enum
 import functools
+import io
+import random
 import re
 import subprocess
 import sys
 import threading
 import types
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import pytest
@@ -147,6 +150,54 @@ def test_objects_count_by_class_and_attributes():
     assert code_digest(layer) != before
     steps = [per_row(len, "a", "b"), per_row(len, "a", "c"), per_row(str, "a", "b")]
     assert len({code_digest(step) for step in steps}) == 3
+
+
+class Slots:
+    __slots__ = ("x", "y")
+
+
+class Again(Slots):
+    __slots__ = ("x",)
+
+
+class Generics(Generic[TypeVar("T")]):
+    pass
+
+
+@dataclass(slots=True)
+class Data:
+    x: int = 1
+
+
+class Mixed(Generics, Slots):
+    pass
+
+
+@pytest.mark.parametrize("kind", [Slots, Again, Generics, Data, Mixed], ids=lambda k: k.__name__)
+def test_attributes_of_classes_in_python_are_all_there_is(kind):
+    one, other = kind(), kind()
+    assert digest(PLAIN, scale=one) == digest(PLAIN, scale=other)
+    one.x, other.x = 1, 2
+    assert digest(PLAIN, scale=one) != digest(PLAIN, scale=other)
+
+
+class Lines(io.StringIO):
+    pass
+
+
+class Numbers(array.array):
+    pass
+
+
+@pytest.mark.parametrize(
+    "value",
+    # Since Python 3.12, the classes of io are made as those of class statements are.
+    [io.StringIO("a"), io.BytesIO(b"a"), Lines("a"), Numbers("i", [1]), random.Random(1)],
+    ids=lambda value: type(value).__name__,
+)
+def test_objects_with_memory_beside_attributes_can_not_be_told(value):
+    with pytest.raises(TypeError, match="Expected code and values that have a digest, got"):
+        digest(PLAIN, scale=value)
 
 
 def test_what_can_not_be_told_is_refused_without_a_version():
