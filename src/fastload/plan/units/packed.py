@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from fastload.plan.position import Position
     from fastload.plan.rank_split import Share
     from fastload.plan.units.packing import Packing, PackWindows, Segments
+    from fastload.plan.units.windows import Background
 
 __all__ = ["PackedUnits"]
 
@@ -53,6 +55,7 @@ class PackedUnits(UnitsOfWindows):
         packing: the way of packing.
         permute: the permutation of n rows by a key, as `permutation`.
         pack_windows: the function that packs documents, as `packing.pack_windows`.
+        background: as for `UnitsOfWindows`; `pack_windows` then should not hold the GIL.
     """
 
     def __init__(
@@ -62,8 +65,9 @@ class PackedUnits(UnitsOfWindows):
         packing: Packing,
         permute: Permute,
         pack_windows: PackWindows,
+        background: Background | None = None,
     ) -> None:
-        super().__init__(lengths, options, permute)
+        super().__init__(lengths, options, permute, background)
         self._packing = packing
         self._pack_windows = pack_windows
 
@@ -76,9 +80,13 @@ class PackedUnits(UnitsOfWindows):
 
     def foresee(self, at: Callable[[], Position]) -> None:
         """Begin to pack the documents of the epoch of a position on a thread, if they are many."""
-        many = len(self._lengths.values) >= _MANY_DOCUMENTS
-        if self.options.shuffle and self._packing.fit == "best" and many:
-            self._foresee(at())
+        if self._background is None or len(self._lengths.values) < _MANY_DOCUMENTS:
+            return
+        if self.options.shuffle and self._packing.fit == "best":
+            position = at()
+            name = (position.seed, position.epoch)
+            if name not in self._epochs:
+                self._background.begin(name, partial(self._found, name))
 
     def long_documents(self, seed: int, epoch: int) -> int:
         """Return the number of documents of an epoch that are longer than a packed row."""

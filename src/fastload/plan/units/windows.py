@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -18,9 +17,10 @@ from fastload.plan.permutation import stream_keys
 from fastload.plan.sequence import EpochSequence, row_group_order
 from fastload.plan.shuffle_windows import WINDOW_STREAM, ShuffleWindows
 from fastload.plan.units.units import Units
-from fastload.runtime.background import Background
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from fastload.plan.options import Options
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from fastload.plan.sequence import RowGroups
     from fastload.plan.units.packing import PackedWindows
 
-__all__ = ["Lengths", "UnitsOfWindows", "Windows"]
+__all__ = ["Background", "Lengths", "UnitsOfWindows", "Windows"]
 
 # Third part, after seed and epoch, of the names of the random streams that order the units of a
 # window.
@@ -131,6 +131,16 @@ class Windows:
         return self._permute(count, int(self.unit_keys[window]))
 
 
+class Background(Protocol):
+    """A thread that computes a value before the value is needed; see `runtime.background`."""
+
+    def begin(self, name: tuple[int, int], compute: Callable[[], Any]) -> None:
+        """Begin to compute the value of a name."""
+
+    def take(self, name: tuple[int, int]) -> Any | None:
+        """Wait for the value of a name and hand the value over; None = compute it yourself."""
+
+
 class UnitsOfWindows(Units):
     """Units that are formed within shuffle windows.
 
@@ -138,16 +148,22 @@ class UnitsOfWindows(Units):
         lengths: the lengths of the rows' lists.
         options: the dataset's parameters; `limit` counts rows.
         permute: the permutation of n rows by a key, as `permutation`.
+        background: finds the units of the epoch that is expected next; None = nobody does.
     """
 
-    def __init__(self, lengths: Lengths, options: Options, permute: Permute) -> None:
+    def __init__(
+        self,
+        lengths: Lengths,
+        options: Options,
+        permute: Permute,
+        background: Background | None = None,
+    ) -> None:
+        self._background = background
         self.options = replace(options, limit=None, offset=0)
         self._lengths = lengths
         self._rows = options
         self._permute = permute
         self._epochs: dict[tuple[int, int], tuple[Windows, Int64s]] = {}
-        # Finds the units of the epoch that is expected next.
-        self._background: Background[tuple[Windows, Int64s]] = Background()
 
     @property
     def varies(self) -> bool:
@@ -164,7 +180,8 @@ class UnitsOfWindows(Units):
         if name not in self._epochs:
             if len(self._epochs) >= _KEPT_EPOCHS:
                 self._epochs.pop(next(iter(self._epochs)))
-            self._epochs[name] = self._background.take(name) or self._found(name)
+            found = None if self._background is None else self._background.take(name)
+            self._epochs[name] = found or self._found(name)
         return self._epochs[name]
 
     def _found(self, name: tuple[int, int]) -> tuple[Windows, Int64s]:
@@ -172,12 +189,6 @@ class UnitsOfWindows(Units):
         seed, epoch = name
         windows = Windows(self._lengths, replace(self._rows, seed=seed), epoch, self._permute)
         return windows, self._edges(windows)
-
-    def _foresee(self, at: Position) -> None:
-        """Begin to find the units of the epoch of a position on a thread."""
-        name = (at.seed, at.epoch)
-        if name not in self._epochs:
-            self._background.begin(name, partial(self._found, name))
 
     @abstractmethod
     def _edges(self, windows: Windows) -> Int64s:

@@ -13,6 +13,7 @@ from fastload.plan.units.canonical import CanonicalUnits, slice_options
 from fastload.plan.units.packed import PackedUnits
 from fastload.plan.units.packing import Packing
 from fastload.rows.values.lengths import find_lengths
+from fastload.runtime.background import Background
 from fastload.runtime.digest import digest
 from fastload.runtime.native import core
 from fastload.runtime.units import counted
@@ -125,7 +126,7 @@ def token_units(spec: Pack | TokenBudget, lengths: Lengths, options: Options) ->
     units: Units
     if isinstance(spec, Pack):
         packing = Packing(spec.length, spec.fit, spec.long)
-        units = PackedUnits(lengths, of_slice, packing, permute, core.pack_windows)
+        units = PackedUnits(lengths, of_slice, packing, permute, core.pack_windows, Background())
     else:
         limits = Tokens(spec.tokens, spec.padded, spec.max_rows)
         units = TokenUnits(lengths, of_slice, limits, permute)
