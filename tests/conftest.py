@@ -15,6 +15,10 @@ from support.data_files import DIRECTORY, VARIABLE
 multiprocessing.set_forkserver_preload(["__main__", "torch", "fastload"])
 
 
+# In the programs that tests start, too: Python 3.12 and later warn of a fork beside threads.
+_FORKS = "ignore:This process:DeprecationWarning"
+os.environ["PYTHONWARNINGS"] = ",".join(filter(None, [os.environ.get("PYTHONWARNINGS"), _FORKS]))
+
 # Files in these directories hold short tests, but for those of the tools.
 SHORT = ("conformance", "documentation", "unit")
 

@@ -3,6 +3,7 @@
 import multiprocessing
 import pickle
 import random
+import sys
 import threading
 from itertools import islice
 
@@ -201,11 +202,13 @@ def test_two_loaders_of_one_dataset(dataset, epochs, context):
 
 def test_loaders_in_two_threads(dataset, epochs):
     """Their workers are started at the same time, in whatever order."""
+    # filelock, which torch imports, refuses forks of two threads at once in Python 3.12 and later.
+    context = "fork" if sys.version_info < (3, 12) else "forkserver"
     seen = []
 
     def deliver(workers):
         for _ in range(4):
-            seen.append(epochs.whole(loader_of(dataset, "fork", workers)))  # noqa: PERF401
+            seen.append(epochs.whole(loader_of(dataset, context, workers)))  # noqa: PERF401
 
     threads = [threading.Thread(target=deliver, args=(workers,)) for workers in (2, 4)]
     for thread in threads:
