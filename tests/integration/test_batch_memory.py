@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 import fastload.dataset.process_engine
 from fastload import Batch, FastParquetDataset
 from fastload.batch.packing import ordinary_memory
-from fastload.batch.pinned_memory import RegisteredMemory
+from fastload.batch.pinned_memory import RegisteredMemory, memory_of_batches
 from fastload.batch.transfer import begin_transfer
 from support.sample_files import ids_of, write_files, write_sample
 
@@ -161,6 +161,13 @@ def test_pinned_memory_without_a_device_is_a_warning(path):
         with pytest.warns(UserWarning, match="pinned memory, got") as told:
             assert ids_of(dataset) == list(range(ROWS))
         assert len(told) == 1
+
+
+@pytest.mark.parametrize("forked", [False, True])
+def test_a_child_that_can_not_use_cuda_pins_nothing(monkeypatch, forked):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "_is_in_bad_fork", lambda: forked)
+    assert (memory_of_batches("auto") is None) == forked
 
 
 def test_pin_memory_takes_a_few_values(path):

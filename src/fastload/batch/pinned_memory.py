@@ -96,10 +96,12 @@ def memory_of_batches(pin_memory: bool | Literal["auto"]) -> PinnedMemory | None
     """Return the allocator for batches of this process; None = ordinary memory.
 
     Args:
-        pin_memory: True for pinned memory, "auto" for pinned memory if there is a CUDA device.
+        pin_memory: True for pinned memory, "auto" for pinned memory if there is a CUDA device and
+            this process can use it: a child of a process that has used CUDA can't.
     """
     if pin_memory == "auto":
-        pin_memory = torch.cuda.is_available()
+        in_child = torch.cuda._is_in_bad_fork()  # noqa: SLF001 - torch has no public name for it
+        pin_memory = torch.cuda.is_available() and not in_child
     return PinnedMemory() if pin_memory else None
 
 
