@@ -148,7 +148,7 @@ class UnitsOfWindows(Units):
         lengths: the lengths of the rows' lists.
         options: the dataset's parameters; `limit` counts rows.
         permute: the permutation of n rows by a key, as `permutation`.
-        background: finds the units of the epoch that is expected next; None = nobody does.
+        background: finds the units of the epoch that is expected next; None = no thread does.
     """
 
     def __init__(
