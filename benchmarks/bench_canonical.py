@@ -1,6 +1,7 @@
 """One question: what do canonical slices cost, beside one slice and beside no slices?
 
     python benchmarks/bench_canonical.py [--rows N] [--documents N] [--repeats N] [--epochs N]
+        [--keep-none]
 
 One rank of 8 reads a table of 20 int64 columns (Snappy), and packed rows of the token files of
 `bench_packing.py`. Its share of a step is one slice (`canonical_ranks=8`) or 8 slices
@@ -12,7 +13,7 @@ slices share row groups. Before any timing, the rows of the first steps over 8 r
 with those of one process. Every run opens the dataset anew, and the ways take turns. The output
 has the rows per second of the first epoch and of later epochs, as the best of the runs; the rates
 as shares of those of one slice; and the bytes of the files that were read, for each row. The goal
-is a share of at least 0.9.
+is a share of at least 0.9. With --keep-none, the datasets keep no decompressed pages in memory.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from bench_packing import write_documents
+from support.fractions_of_roof import keep_no_pages
 
 from fastload import FastParquetDataset, Pack
 from fastload.runtime.cores import available_cores
@@ -131,9 +133,13 @@ def _first_steps(dataset: FastParquetDataset, key: str) -> list[Counter[bytes]]:
         return [keys(batch) for batch in islice(dataset, _STEPS)]
 
 
-def figures_of(dataset: FastParquetDataset, later_epochs: int) -> tuple[float, float, float]:
+def figures_of(
+    dataset: FastParquetDataset, later_epochs: int, *, keep: bool
+) -> tuple[float, float, float]:
     """Return the rows per second of the first epoch and of later ones, and bytes read for a row."""
     with dataset:
+        if not keep:
+            keep_no_pages(dataset)
         len(dataset)  # lengths of documents are known before the clock starts
         rates, total = [], 0
         for epochs in (1, later_epochs):
@@ -145,7 +151,9 @@ def figures_of(dataset: FastParquetDataset, later_epochs: int) -> tuple[float, f
         return rates[0], rates[1], dataset.stats().read.bytes / total
 
 
-def measure(case: Case, repeats: int, later_epochs: int) -> dict[str, tuple[float, float, float]]:
+def measure(
+    case: Case, repeats: int, later_epochs: int, *, keep: bool
+) -> dict[str, tuple[float, float, float]]:
     """Return the best figures of each way."""
     ways = {
         "one slice": lambda: case.sliced(_SLICES[0]),
@@ -156,13 +164,13 @@ def measure(case: Case, repeats: int, later_epochs: int) -> dict[str, tuple[floa
     best = dict.fromkeys(ways, (0.0, 0.0, float("inf")))
     for _ in range(repeats):
         for name, way in ways.items():
-            first, later, read = figures_of(way(), later_epochs)
+            first, later, read = figures_of(way(), later_epochs, keep=keep)
             before = best[name]
             best[name] = max(first, before[0]), max(later, before[1]), min(read, before[2])
     return best
 
 
-def show(cases: Sequence[Case], repeats: int, later_epochs: int) -> None:
+def show(cases: Sequence[Case], repeats: int, later_epochs: int, *, keep: bool) -> None:
     """Compare the steps, measure, and print the table."""
     for case in cases:
         for slices in _SLICES:
@@ -170,7 +178,7 @@ def show(cases: Sequence[Case], repeats: int, later_epochs: int) -> None:
     print(f"rank 0 of {_RANKS}, {available_cores()} cores; the best of {repeats} runs")
     print(f"{'':52}{'first epoch':>12}{'share':>7}{'later':>12}{'share':>7}{'bytes read':>12}")
     for case in cases:
-        figures = measure(case, repeats, later_epochs)
+        figures = measure(case, repeats, later_epochs, keep=keep)
         base = figures["one slice"]
         for way, (first, later, read) in figures.items():
             name = f"{case.name}, {case.batch_rows} rows a batch, {way}"
@@ -186,6 +194,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--only", default="", help="text in the names of the cases to measure")
     parser.add_argument("--epochs", type=int, default=40, help="number of later epochs")
+    parser.add_argument("--keep-none", action="store_true", help="keep no pages in memory")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         os.environ["FASTLOAD_CACHE_DIR"] = os.path.join(directory, "cache")
@@ -202,7 +211,7 @@ def main() -> None:
             Case("packed", tokens, pack, each, "input_ids", _DOCUMENT_WINDOW) for each in (1, 4)
         ]
         cases = [case for case in cases if arguments.only in case.name]
-        show(cases, arguments.repeats, arguments.epochs)
+        show(cases, arguments.repeats, arguments.epochs, keep=not arguments.keep_none)
 
 
 if __name__ == "__main__":

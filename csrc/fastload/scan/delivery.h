@@ -106,6 +106,7 @@ class Delivery {
   bool ReadyLocked() const;
   // A batch has all its rows, and kernels have been called on it.
   void FinishLocked(Batch batch);
+  // The batch may be handed out; those who wait for it look again.
   void BecameReadyLocked(int64_t batch);
   Status CallKernels(Batch* batch, Scratch& scratch) const;
 
