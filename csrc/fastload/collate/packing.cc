@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstddef>
 #include <numeric>
+#include <utility>
 
 #include "fastload/collate/shuffle.h"
 
@@ -208,10 +209,14 @@ PackedWindows PackWindows(const DocumentWindows& windows, uint32_t length) {
                               .lengths = windows.lengths.subspan(before, rows)};
     const std::optional<uint64_t> key =
         windows.unit_keys.empty() ? std::nullopt : std::optional(windows.unit_keys[w]);
-    const PackedRows of_window = PackWindow(documents, length, key);
+    PackedRows of_window = PackWindow(documents, length, key);
     const auto offset = static_cast<int64_t>(packed.rows.segments.size());
-    packed.rows.segments.insert(packed.rows.segments.end(), of_window.segments.begin(),
-                                of_window.segments.end());
+    if (packed.rows.segments.empty()) {
+      packed.rows.segments = std::move(of_window.segments);
+    } else {
+      packed.rows.segments.insert(packed.rows.segments.end(), of_window.segments.begin(),
+                                  of_window.segments.end());
+    }
     for (size_t row = 1; row < of_window.edges.size(); ++row) {
       packed.rows.edges.push_back(offset + of_window.edges[row]);
     }
