@@ -179,8 +179,8 @@ def main() -> None:
         for tier in arguments.tiers:
             source, options = str(path), {"batch_size": arguments.batch_size}
             if tier == "files":
-                # Room for two windows of all rows, and little more.
-                options["memory_budget"] = 5 * table.nbytes // 2 * max(1, workers)
+                # Room for two windows of all rows and the scratch of two threads, and little more.
+                options["memory_budget"] = 11 * table.nbytes // 4 * max(1, workers)
             if tier == "raw":
                 store = stack.enter_context(serve(str(path.parent), 0.001))
                 source = "gs://bucket/train/table.parquet"

@@ -299,10 +299,10 @@ def _windows(
             needed += rows * held
     # An epoch of one window leaves the threads idle until its last batch is handed out, unless the
     # budget has room for the window of the next epoch, beside the scratch of all threads.
-    beside = least_beside + 2 * max(1, threads) * scratch
+    all_scratch = max(1, threads) * scratch
+    beside = least_beside + all_scratch
     if open_windows == 1 and needed + rows * held + beside <= memory_budget:
-        open_windows = 2
-        needed += rows * held
+        return _Windows(threads, 2, needed + rows * held, all_scratch)
     # The order has to be the same on every machine, so the windows keep their size, and a small
     # budget reduces the threads. Half of the rest is for fetches and for batches.
     left = memory_budget - needed - least_beside

@@ -247,7 +247,9 @@ def test_threads_have_memory_for_their_scratch(memory_budget, cores, threads, wi
     assert (parts.threads, parts.open_windows) == (threads, windows)
 
 
-@pytest.mark.parametrize(("memory_budget", "windows"), [("4GB", 2), ("400MB", 2), ("250MB", 1)])
+@pytest.mark.parametrize(
+    ("memory_budget", "windows"), [("4GB", 2), ("400MB", 2), ("320MB", 2), ("250MB", 1)]
+)
 def test_an_epoch_of_one_window_has_room_for_the_next_one(memory_budget, windows):
     dataset = {**SHUFFLED, "total_rows": 2**19, "threads": 2}
     parts = divide_budget(parse_bytes(memory_budget), **dataset)
