@@ -246,7 +246,7 @@ class EpochCell:
 
     def _become_owner(self, document: dict[str, Any]) -> None:
         self._owner = os.getpid()
-        self._record = SharedRecord.of(document)
+        self._record = SharedRecord.of(document, private=True)
         # Shared memory for weights must exist before a worker starts.
         self._arrays = SharedArrays() if document["weights"] else None
         self.beginning = threading.RLock()
@@ -264,6 +264,7 @@ class EpochCell:
     def before_start(self) -> dict[str, Any]:
         """Return the values that the next process this thread starts is born with."""
         self._leave()
+        self._record.share()
         if os.getpid() != self._owner:
             return self._born
         thread = threading.get_ident()

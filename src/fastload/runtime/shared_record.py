@@ -45,17 +45,33 @@ class SharedRecord:
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
+        self._private: dict[str, Any] | None = None  # the document, until it is shared
         weakref.finalize(self, os.close, fd)
 
     @classmethod
-    def of(cls, document: dict[str, Any]) -> SharedRecord:
-        """Make a new record that holds `document`."""
+    def of(cls, document: dict[str, Any], *, private: bool = False) -> SharedRecord:
+        """Make a new record.
+
+        Args:
+            document: what the record holds.
+            private: True if no other process reads the record before `share` is called. Until
+                then, reading and changing the document take no system call.
+        """
         record = cls(anonymous_file())
         record._write(document)
+        if private:
+            record._private = dict(document)
         return record
 
+    def share(self) -> None:
+        """Let other processes read and change the document from now on. Idempotent."""
+        with _threads:
+            document, self._private = self._private, None
+            if document is not None:
+                self._write(document)
+
     def read(self) -> dict[str, Any]:
-        """Return the document as the last process left it."""
+        """Return the document as the last process left it. The caller must not change it."""
         with self.reading() as document:
             return document
 
@@ -67,15 +83,24 @@ class SharedRecord:
 
     @contextmanager
     def changed(self) -> Iterator[dict[str, Any]]:
-        """Yield the document to be changed; others can't read it until it is written back."""
+        """Yield the document to be changed; others can't read it until it is written back.
+
+        If the block raises an exception, nothing changes. The block may change a private document
+        and the dicts in it, but no lists.
+        """
         with self._locked():
             document = self._read()
+            if self._private is not None:
+                document = {k: dict(v) if isinstance(v, dict) else v for k, v in document.items()}
             yield document
             self._write(document)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
         with _threads:
+            if self._private is not None:
+                yield
+                return
             fcntl.lockf(self.fd, fcntl.LOCK_EX)
             try:
                 yield
@@ -83,10 +108,15 @@ class SharedRecord:
                 fcntl.lockf(self.fd, fcntl.LOCK_UN)
 
     def _read(self) -> dict[str, Any]:
+        if self._private is not None:
+            return self._private
         document: dict[str, Any] = json.loads(os.pread(self.fd, os.fstat(self.fd).st_size, 0))
         return document
 
     def _write(self, document: dict[str, Any]) -> None:
+        if self._private is not None:
+            self._private = document
+            return
         text = json.dumps(document, separators=(",", ":")).encode()
         os.pwrite(self.fd, text, 0)
         os.truncate(self.fd, len(text))
