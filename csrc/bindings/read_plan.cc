@@ -62,12 +62,34 @@ void AddCopies(const Array<uint16_t>& counts, const Array<int64_t>& first,
   }
 }
 
-// Returns the rows of an array of four columns as segments.
-std::span<const Segment> SegmentsOf(const Array<uint32_t>& rows, const char* name) {
+using SharedWindows = std::shared_ptr<const PackedWindows>;
+
+// The name of the capsules that own a SharedWindows.
+constexpr const char* kSharedWindows = "fastload packed windows";
+
+// Returns the packed windows whose memory an array is a view of, or null.
+SharedWindows OwnerOf(const py::array& array) {
+  py::object base = array.base();
+  while (base && py::isinstance<py::array>(base)) {
+    base = py::reinterpret_borrow<py::array>(base).base();
+  }
+  if (!base || PyCapsule_IsValid(base.ptr(), kSharedWindows) == 0) return nullptr;
+  return *static_cast<SharedWindows*>(PyCapsule_GetPointer(base.ptr(), kSharedWindows));
+}
+
+// Adds the rows of an array of four columns as segments. Packed windows are shared, and
+// other memory is copied.
+void AddSegments(const Array<uint32_t>& rows, ReadPlan* plan) {
   static_assert(sizeof(Segment) == 4 * sizeof(uint32_t));
-  ExpectColumns(rows, 4, name);
-  return {reinterpret_cast<const Segment*>(rows.data()),
-          static_cast<size_t>(rows.shape(0))};
+  ExpectColumns(rows, 4, "segments");
+  plan->segments = {reinterpret_cast<const Segment*>(rows.data()),
+                    static_cast<size_t>(rows.shape(0))};
+  plan->segments_owner = OwnerOf(rows);
+  if (plan->segments_owner != nullptr) return;
+  auto copy = std::make_shared<std::vector<Segment>>(plan->segments.begin(),
+                                                     plan->segments.end());
+  plan->segments = *copy;
+  plan->segments_owner = std::move(copy);
 }
 
 std::unique_ptr<ReadPlan> MakeReadPlan(
@@ -118,10 +140,7 @@ std::unique_ptr<ReadPlan> MakeReadPlan(
   plan->lane_of = std::move(lane_of);
   plan->lane_padding = std::move(lane_padding);
   plan->orders.assign(orders.data(), orders.data() + orders.size());
-  if (segments.size() > 0) {
-    const std::span<const Segment> in = SegmentsOf(segments, "segments");
-    plan->segments.assign(in.begin(), in.end());
-  }
+  if (segments.size() > 0) AddSegments(segments, plan.get());
   return plan;
 }
 
@@ -212,10 +231,10 @@ py::tuple PackWindowsArrays(const Array<uint32_t>& kept, const Array<uint32_t>& 
       .stop = stop,
       .keys = keys ? SpanOf(*keys) : std::span<const uint64_t>(),
       .unit_keys = unit_keys ? SpanOf(*unit_keys) : std::span<const uint64_t>()};
-  auto packed = std::make_unique<PackedWindows>();
+  SharedWindows packed;
   {
     py::gil_scoped_release release;
-    *packed = PackWindows(documents, length);
+    packed = std::make_shared<PackedWindows>(PackWindows(documents, length));
   }
   const PackedRows& rows = packed->rows;
   const auto copied = [](const std::vector<int64_t>& numbers) {
@@ -223,14 +242,17 @@ py::tuple PackWindowsArrays(const Array<uint32_t>& kept, const Array<uint32_t>& 
   };
   py::array_t<int64_t> row_edges = copied(rows.edges);
   py::array_t<int64_t> window_rows = copied(packed->window_rows);
-  // The array of segments owns the packed windows.
+  // The array of segments shares the packed windows with the plans that are made of it.
   const auto count = static_cast<py::ssize_t>(rows.segments.size());
-  const auto* const segments = reinterpret_cast<const uint32_t*>(rows.segments.data());
-  const py::capsule owner(packed.get(),
-                          [](void* all) { delete static_cast<PackedWindows*>(all); });
-  packed.release();  // the capsule owns the windows now
-  return py::make_tuple(py::array_t<uint32_t>({count, py::ssize_t{4}}, segments, owner),
-                        std::move(row_edges), std::move(window_rows));
+  const auto* const numbers = reinterpret_cast<const uint32_t*>(rows.segments.data());
+  auto shared = std::make_unique<SharedWindows>(packed);
+  const py::capsule owner(shared.get(), kSharedWindows,
+                          [](void* all) { delete static_cast<SharedWindows*>(all); });
+  shared.release();  // the capsule owns the pointer now
+  py::array_t<uint32_t> segments({count, py::ssize_t{4}}, numbers, owner);
+  segments.attr("flags").attr("writeable") = false;
+  return py::make_tuple(std::move(segments), std::move(row_edges),
+                        std::move(window_rows));
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <vector>
 
 namespace fastload {
@@ -72,7 +74,8 @@ struct ReadPlan {
   // If not empty, the plan is packed: the lists of the windows' rows are cut to segments,
   // a row of a batch is a segment, and a take is a range of segments, counted over all
   // windows. The elements of the segments of each batch fill whole packed rows.
-  std::vector<Segment> segments;
+  std::span<const Segment> segments;
+  std::shared_ptr<const void> segments_owner;  // keeps the memory of `segments`
   // If true, a shuffled window's position p is row p: takes alone decide the order.
   bool by_takes = false;
   // Rows of row groups, as stored: see Piece::numbers.

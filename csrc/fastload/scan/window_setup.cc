@@ -237,8 +237,8 @@ void SetUpWindow(const Pass& pass, Window* window) {
   w.shuffled = pass.plan.shuffled && !pass.plan.packed();
   if (pass.plan.packed()) {
     const auto first_segment = static_cast<size_t>(w.takes.front().start);
-    w.segments = std::span(pass.plan.segments)
-                     .subspan(first_segment, static_cast<size_t>(w.output_rows));
+    w.segments =
+        pass.plan.segments.subspan(first_segment, static_cast<size_t>(w.output_rows));
     w.wanted = WantedRows(w);
   }
   w.by_takes = pass.plan.by_takes;

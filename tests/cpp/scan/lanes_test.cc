@@ -37,9 +37,11 @@ TEST(Lanes, PackedPlansKnowTheElementsOfBatches) {
   plan.keys = {0, 0, 0};
   plan.takes = {{0, 2}, {2, 5}, {5, 7}};
   plan.first_take = {0, 1, 2, 3};
+  std::vector<Segment> segments;
   for (const uint32_t size : {3, 4, 8, 2, 6, 1, 8}) {
-    plan.segments.push_back({0, 0, size, size});
+    segments.push_back({0, 0, size, size});
   }
+  plan.segments = segments;
   plan.rows = 7;
   plan.lane_of = {0, 1, 0};
   plan.lane_padding = {0, 0};

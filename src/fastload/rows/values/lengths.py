@@ -66,13 +66,12 @@ def find_lengths(
             cache.store(keys[index], lengths)
             progress.show(len(source.files) - len(missing) + done + 1)
     kept = [
-        (values_that_stay(lengths, file, rows.files[i]) if rows.files else lengths).astype(
-            np.uint32
-        )
+        values_that_stay(lengths, file, rows.files[i]) if rows.files else lengths
         for i, (lengths, file) in enumerate(zip(found, rows_of_files(source), strict=True))
         if lengths is not None
     ]
-    return Lengths(rows.row_groups, np.concatenate([np.zeros(0, np.uint32), *kept]))
+    nothing = np.zeros(0, np.uint32)
+    return Lengths(rows.row_groups, np.concatenate([nothing, *kept], dtype=np.uint32))
 
 
 def _narrow(lengths: NDArray[Any]) -> NDArray[np.unsignedinteger]:
