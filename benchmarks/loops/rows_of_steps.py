@@ -34,7 +34,7 @@ def main() -> None:
     source = Source((), rows, file, index)
     kept = EpochRows(source, None, None)
     total = kept.row_groups.total_rows
-    core.permutation(0, 1)  # loads the core
+    core.permutation(1, 0)  # loads the core
     for shuffle in (False, True):
         options = Options(batch_size=1024, shuffle=shuffle)
         for count in (1, 100):

@@ -144,7 +144,7 @@ std::unique_ptr<ReadPlan> MakeReadPlan(
   return plan;
 }
 
-py::array_t<uint32_t> PermutationArray(uint64_t key, uint32_t rows) {
+py::array_t<uint32_t> PermutationArray(uint32_t rows, uint64_t key) {
   Shuffle shuffle;
   MakeShuffle(key, rows, &shuffle);
   return py::array_t<uint32_t>(static_cast<py::ssize_t>(shuffle.rows.size()),
@@ -271,7 +271,7 @@ void RegisterReadPlan(py::module_& m) {
            py::arg("lane_padding") = py::list(), py::arg("copies") = Array<uint16_t>(0),
            py::arg("piece_copies") = Array<int64_t>(0))
       .def_readonly("rows", &ReadPlan::rows, "Rows delivered, repeats included.");
-  m.def("permutation", &PermutationArray, py::arg("key"), py::arg("rows"),
+  m.def("permutation", &PermutationArray, py::arg("rows"), py::arg("key"),
         "Returns the permutation of 0 .. rows-1 that `key` names, uint32, equal to\n"
         "fastload.plan.permutation.permutation.");
   m.def(

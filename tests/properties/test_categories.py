@@ -88,7 +88,7 @@ def read_categories(path: Path, rows: int, *, shuffled: bool = False, **spec: An
     pipeline.close()
     if shuffled:
         order = codes.copy()
-        codes[core.permutation(7, rows)] = order
+        codes[core.permutation(rows, 7)] = order
     return codes
 
 

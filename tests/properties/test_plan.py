@@ -21,8 +21,10 @@ from plan_cases import (
     worlds,
 )
 
+from fastload.plan.position import Position, WorkerSlot
 from fastload.plan.progress import advance, remaining_rows
 from fastload.plan.read_plan import rows_of
+from fastload.plan.units.units import RowUnits
 
 thorough = settings(max_examples=1000, deadline=None)
 brief = settings(max_examples=300, deadline=None)
@@ -223,3 +225,29 @@ def test_plans_are_well_formed(case, legs, shape):
                 assert length <= stripe_rows
                 begun = v >= case.stripe_batches.bit_length()
                 assert length == stripe_rows or not full or (case.ramp and not begun)
+
+
+@brief
+@given(
+    cases(),
+    shapes,
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.booleans()), max_size=8),
+)
+def test_what_units_keep_from_pass_to_pass_changes_no_plan(case, shape, passes):
+    """Passes of two seeds and three epochs come in any order, some with their order drawn ahead."""
+    stripe_rows = case.stripe_batches * case.options.batch_size
+    world, workers = shape
+    kept = RowUnits(case.row_groups, case.options)
+    for seed, epoch, ahead in passes:
+        at = Position(seed, epoch, ())
+        rank = epoch % world
+        part = WorkerSlot(world, workers, 0)
+        plans = []
+        for units in (kept, RowUnits(case.row_groups, case.options)):
+            mine = units.share(at, part, rank)
+            if ahead and units is kept:
+                units.order(at)
+            plans.append(units.read_plan(at, mine, stripe_rows=stripe_rows, ramp=case.ramp))
+        for field in dataclasses.fields(plans[0]):
+            one, other = (getattr(plan, field.name) for plan in plans)
+            np.testing.assert_array_equal(one, other, field.name)

@@ -60,6 +60,7 @@ from fastload.rows.values.tokens import (
 )
 from fastload.runtime.disk.cache import Cache, cache_of
 from fastload.runtime.hints import no_attribute, with_hints
+from fastload.runtime.native import core
 from fastload.runtime.units import counted, parse_bytes
 from fastload.schema.fields import Schema
 from fastload.schema.packs import Pack, TokenBudget, columns_of_pack, packed
@@ -85,7 +86,6 @@ if TYPE_CHECKING:
     from fastload.plan.units.units import Units
     from fastload.rows.predicate import Filters, SplitArgument
     from fastload.rows.values.weights import Weights
-    from fastload.runtime.native import core
     from fastload.schema.projection import Columns, Nulls, OutputPlan, Projection
     from fastload.source.files import PathLike
     from fastload.source.source import SourceArgument
@@ -831,7 +831,7 @@ class FastParquetDataset(Resumable[_Item_co]):
     ) -> Units:
         """Return the units of the epochs; arguments as for `lengths_of`."""
         options = self._options
-        units = row_units(self._rows.row_groups, options)
+        units = row_units(self._rows.row_groups, options, core.permutation)
         if self._weights is not None:
             units = self._weights.units(options)
         rows = slice_options(options).batch_size

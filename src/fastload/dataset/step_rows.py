@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fastload.plan.intervals import edges_of
-from fastload.plan.permutation import stream_key
-from fastload.plan.sequence import ROW_GROUP_STREAM
+from fastload.plan.sequence import EpochSequence
 from fastload.plan.steps import delivered_rows, delivered_segments, rows_in
 from fastload.plan.units.units import RowUnits
 from fastload.runtime.native import core
@@ -17,15 +16,11 @@ from fastload.runtime.native import core
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numpy.typing import NDArray
-
     from fastload.plan.intervals import Int64s
     from fastload.plan.kept_rows import FileRows
-    from fastload.plan.options import Options
     from fastload.plan.position import Position
     from fastload.plan.rank_split import Share
     from fastload.plan.read_plan import ReadPlan
-    from fastload.plan.sequence import RowGroups
     from fastload.plan.steps import StepShare
     from fastload.plan.units.units import Units
     from fastload.rows.epoch_rows import EpochRows
@@ -87,24 +82,13 @@ def _plans(units: Units, at: Position, shares: Sequence[Share]) -> Iterator[Read
 def _rows_in(units: Units, at: Position, shares: Sequence[Share]) -> list[Int64s]:
     """Return the rows of each share, (n, 3) as `read_plan.rows_of` returns rows."""
     if not isinstance(units, RowUnits):
-        return [delivered_rows(plan, _permuted) for plan in _plans(units, at, shares)]
+        return [delivered_rows(plan, core.permutation) for plan in _plans(units, at, shares)]
     options = replace(units.options, seed=at.seed)
-    order = _order(units.row_groups, options, at.epoch)
-    rows = rows_in(units.groups_of(at), options, at.epoch, shares, order, _permuted)
+    groups = units.groups_of(at)
+    sequence = EpochSequence.of(groups, options, at.epoch, core.permutation)
+    rows = rows_in(groups, options, at.epoch, shares, sequence, core.permutation)
     rows = units.rows_of_copies(at, rows)
     return np.split(rows, np.cumsum([share.rows for share in shares])[:-1])
-
-
-def _order(row_groups: RowGroups, options: Options, epoch: int) -> Int64s | None:
-    """Return the order of row groups in a shuffled epoch, which the core computes fastest."""
-    if not options.shuffle:
-        return None
-    key = stream_key(options.seed, epoch, ROW_GROUP_STREAM)
-    return core.permutation(key, len(row_groups.rows)).astype(np.int64)
-
-
-def _permuted(rows: int, key: int) -> NDArray[np.integer]:
-    return core.permutation(key, rows)
 
 
 def _number(rows: Int64s, source: Source, files: Sequence[FileRows]) -> None:

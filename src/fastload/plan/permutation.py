@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    Permute = Callable[[int, int], NDArray[np.uint32]]
+    Permute = Callable[[int, int], NDArray[np.integer]]
     """A function that returns the permutation of n rows that a key names, as `permutation`."""
 
 __all__ = ["below", "fold", "mix64", "permutation", "stream_key", "stream_keys", "stream_values"]

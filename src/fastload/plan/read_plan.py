@@ -16,7 +16,7 @@ import numpy as np
 from fastload.plan.intervals import Int64s, cut, edges_of
 from fastload.plan.permutation import permutation, stream_key, stream_keys
 from fastload.plan.progress import share
-from fastload.plan.sequence import ROW_GROUP_STREAM, EpochSequence, row_group_order
+from fastload.plan.sequence import ROW_GROUP_STREAM, EpochSequence
 from fastload.plan.shuffle_windows import (
     WINDOW_STREAM,
     ShuffleWindows,
@@ -37,6 +37,7 @@ __all__ = [
     "PADDING",
     "Parts",
     "ReadPlan",
+    "WindowCuts",
     "epoch_rows",
     "read_plan",
     "row_group_plan",
@@ -44,6 +45,7 @@ __all__ = [
     "share_plan",
     "shuffled_parts",
     "striped_parts",
+    "window_cuts",
 ]
 
 PADDING = 2**32 - 1
@@ -170,7 +172,8 @@ def share_plan(
     *,
     stripe_rows: int,
     ramp: bool = False,
-    order: Int64s | None = None,
+    sequence: EpochSequence | None = None,
+    cuts: WindowCuts | None = None,
 ) -> ReadPlan:
     """Plan the rows of a share.
 
@@ -181,7 +184,8 @@ def share_plan(
         mine: positions of the epoch to deliver.
         stripe_rows: as for `read_plan`.
         ramp: as for `read_plan`.
-        order: the result of `row_group_order` for the epoch, if the caller has it.
+        sequence: the sequence of the epoch, if the caller has it.
+        cuts: the result of `window_cuts` for the share, if the caller has it; with shuffle.
 
     Raises:
         ValueError: a number is out of its range.
@@ -192,16 +196,16 @@ def share_plan(
             f"got {stripe_rows}"
         )
     intervals = mine.intervals
-    if order is None:
-        order = row_group_order(len(row_groups.rows), options, epoch)
+    if sequence is None:
+        sequence = EpochSequence.of(row_groups, options, epoch)
     padding = mine.repeats if options.uneven == "pad" else 0
-    sequence = EpochSequence(row_groups, order)
     if not options.shuffle:
         first_rows = options.batch_size if ramp else stripe_rows
         parts = striped_parts(sequence, intervals, first_rows, stripe_rows)
     else:
-        windows = ShuffleWindows.of(sequence.rows, options)
-        parts = shuffled_parts(sequence, windows, (options.seed, epoch), intervals)
+        if cuts is None:
+            cuts = window_cuts(ShuffleWindows.of(sequence.rows, options), intervals)
+        parts = shuffled_parts(sequence, cuts, (options.seed, epoch))
     return ReadPlan(
         options.batch_size,
         mine.rows,
@@ -251,25 +255,42 @@ class Parts:
     interval: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
-def shuffled_parts(
-    sequence: EpochSequence,
-    windows: ShuffleWindows,
-    name: tuple[int, int],
-    intervals: Int64s,
-    lane: Int64s | None = None,
-) -> Parts:
-    """Read each window that the intervals touch as a whole, and take the intervals' rows of it.
+@dataclass(frozen=True, slots=True, eq=False)
+class WindowCuts:
+    """The shuffle windows that intervals touch, and what the intervals take of each window.
+
+    Attributes:
+        touched: numbers of the windows, (V,); a window comes once for each lane.
+        starts: positions at which the windows begin, (V,).
+        stops: positions at which the windows end, (V,).
+        takes: rows that are taken, counted from the start of their window, (n, 2).
+        begins: index of the first take of each window, and the number of takes, (V + 1,).
+        interval: number of the interval in which each window begins, (V,).
+    """
+
+    touched: Int64s
+    starts: Int64s
+    stops: Int64s
+    takes: Int64s
+    begins: Int64s
+    interval: Int64s
+
+
+def window_cuts(
+    windows: ShuffleWindows, intervals: Int64s, lane: Int64s | None = None
+) -> WindowCuts:
+    """Cut intervals at the edges of windows. The result is the same for every order of rows.
 
     Args:
-        sequence: the rows of the epoch.
         windows: the shuffle windows of the epoch.
-        name: seed and epoch.
         intervals: the positions to deliver, (n, 2).
         lane: lane of each interval, ascending, (n,): each lane reads windows of its own; None =
             there is one lane.
     """
     if not len(intervals):
-        return Parts(_no_arrays(), np.zeros(0, np.int64))
+        nothing = np.zeros(0, np.int64)
+        takes, begins = np.zeros((0, 2), np.int64), np.zeros(1, np.int64)
+        return WindowCuts(nothing, nothing, nothing, takes, begins, nothing)
     ends = (int(intervals[:, 0].min()), int(intervals[:, 1].max()) - 1)
     first, last = map(windows.number_at, ends)
     number = np.arange(first, last + 2)
@@ -281,11 +302,24 @@ def shuffled_parts(
     if lane is not None:
         new |= np.diff(lane[cuts.owner], prepend=-1) != 0
     begins = np.flatnonzero(new)
-    touched = cuts.cell[begins]
-    pieces, piece_count = sequence.pieces(edges[touched], edges[touched + 1])
-    offsets = np.stack([edges_of(piece_count), np.append(begins, len(takes))], axis=1)
-    keys = stream_keys((*name, WINDOW_STREAM), number[touched])
-    return Parts((pieces, takes, offsets, keys), number[touched], cuts.owner[begins])
+    cell = cuts.cell[begins]
+    begins = np.append(begins, len(takes))
+    starts, stops = edges[cell], edges[cell + 1]
+    return WindowCuts(number[cell], starts, stops, takes, begins, cuts.owner[begins[:-1]])
+
+
+def shuffled_parts(sequence: EpochSequence, cuts: WindowCuts, name: tuple[int, int]) -> Parts:
+    """Read each window that intervals touch as a whole, and take the intervals' rows of it.
+
+    Args:
+        sequence: the rows of the epoch.
+        cuts: the windows, and the rows of each that are taken.
+        name: seed and epoch.
+    """
+    pieces, piece_count = sequence.pieces(cuts.starts, cuts.stops)
+    offsets = np.stack([edges_of(piece_count), cuts.begins], axis=1)
+    keys = stream_keys((*name, WINDOW_STREAM), cuts.touched)
+    return Parts((pieces, cuts.takes, offsets, keys), cuts.touched, cuts.interval)
 
 
 def striped_parts(

@@ -6,7 +6,6 @@ A position is an index into the sequence.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,8 +15,9 @@ from fastload.plan.permutation import permutation, stream_key
 
 if TYPE_CHECKING:
     from fastload.plan.options import Options
+    from fastload.plan.permutation import Permute
 
-__all__ = ["ROW_GROUP_STREAM", "EpochSequence", "RowGroups", "row_group_order"]
+__all__ = ["ROW_GROUP_STREAM", "EpochSequence", "RowGroups"]
 
 # Third part, after seed and epoch, of the name of the random stream that orders row groups.
 ROW_GROUP_STREAM = 0
@@ -79,6 +79,24 @@ class EpochSequence:
             self._order, self._rows = order[filled], self._rows[filled]
         self._edges = edges_of(self._rows)
 
+    @classmethod
+    def of(
+        cls, row_groups: RowGroups, options: Options, epoch: int, permute: Permute = permutation
+    ) -> EpochSequence:
+        """Return the sequence of an epoch.
+
+        Args:
+            row_groups: all row groups, in canonical order.
+            options: the dataset's parameters.
+            epoch: number of the epoch.
+            permute: the permutation of n row groups by a key, as `permutation`.
+        """
+        count = len(row_groups.rows)
+        if not options.shuffle:
+            return cls(row_groups, np.arange(count))
+        order = permute(count, stream_key(options.seed, epoch, ROW_GROUP_STREAM))
+        return cls(row_groups, order.astype(np.int64, copy=False))
+
     @property
     def rows(self) -> int:
         """Number of rows of the epoch."""
@@ -127,17 +145,3 @@ class EpochSequence:
         edges = self._edges[low : high + 1]
         first = np.maximum(start - edges[:-1], 0)
         return self._order[low:high], first, np.minimum(edges[1:], stop) - edges[:-1]
-
-
-def row_group_order(count: int, options: Options, epoch: int) -> Int64s:
-    """Return the order of `count` row groups in an epoch, int64 (count,)."""
-    if not options.shuffle:
-        return np.arange(count)
-    return _permuted(count, stream_key(options.seed, epoch, ROW_GROUP_STREAM))
-
-
-@lru_cache(maxsize=2)
-def _permuted(count: int, key: int) -> Int64s:
-    order = permutation(count, key)
-    order.setflags(write=False)
-    return order

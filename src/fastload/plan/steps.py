@@ -18,16 +18,15 @@ from fastload.plan.rank_split import Share
 from fastload.plan.read_plan import PADDING, share_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from fastload.plan.intervals import Int64s
     from fastload.plan.options import Options
+    from fastload.plan.permutation import Permute
     from fastload.plan.read_plan import ReadPlan
-    from fastload.plan.sequence import RowGroups
-
-    Permute = Callable[[int, int], NDArray[np.integer]]
+    from fastload.plan.sequence import EpochSequence, RowGroups
 
 __all__ = [
     "StepOfLeg",
@@ -156,7 +155,7 @@ def rows_in(
     options: Options,
     epoch: int,
     shares: Sequence[Share],
-    order: Int64s | None = None,
+    sequence: EpochSequence | None = None,
     permute: Permute = permutation,
 ) -> Int64s:
     """Return the rows of shares, one share after the other, int64 (rows, 3) as `rows_of` returns.
@@ -166,7 +165,7 @@ def rows_in(
         options: the dataset's parameters.
         epoch: number of the epoch.
         shares: the shares.
-        order: as for `share_plan`.
+        sequence: as for `share_plan`.
         permute: returns the permutation of a window, given its number of rows and its key.
     """
     intervals = np.concatenate([np.zeros((0, 2), np.int64), *(share.intervals for share in shares)])
@@ -174,7 +173,7 @@ def rows_in(
     by_start = np.argsort(intervals[:, 0], kind="stable")
     ascending = Share(intervals[by_start], 0, -1)
     plan = share_plan(
-        row_groups, options, epoch, ascending, stripe_rows=options.batch_size, order=order
+        row_groups, options, epoch, ascending, stripe_rows=options.batch_size, sequence=sequence
     )
     sizes = intervals[:, 1] - intervals[:, 0]
     place = edges_of(sizes)[:-1][by_start] - edges_of(sizes[by_start])[:-1]

@@ -219,6 +219,6 @@ def _delivered(whole: ReadPlan, row_groups: RowGroups) -> Iterator[Int64s]:
         (piece, take), (piece_stop, take_stop) = whole.windows[v : v + 2].tolist()
         window = np.concatenate([np.arange(a, b) for a, b in bounds[piece:piece_stop].tolist()])
         if whole.shuffled:
-            window = window[core.permutation(key, len(window))]
+            window = window[core.permutation(len(window), key)]
         for a, b in whole.takes[take:take_stop].tolist():
             yield window[a:b]

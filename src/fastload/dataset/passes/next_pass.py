@@ -48,14 +48,18 @@ class NextPass:
         self._engine = engine
         self._rank = rank
         self._share: Share | None = None
+        self._ordered = False
         self._plan: ReadPlan | None = None
 
     def step(self) -> OpenFeed | None:
-        """Take the next step: choose the share and the order, plan, or open and return the feed."""
+        """Take the next step: choose the share, order, plan, or open and return the feed."""
         feeds = self._feeds
         if feeds.plans and self._share is None:
             self._share = feeds.share_of(self.start, self.part, self._rank)
-            feeds.draw_order(self.start)
+            return None
+        if self._share is not None and not self._ordered:
+            feeds.units.order(self.start)
+            self._ordered = True
             return None
         if self._share is not None and self._plan is None:
             self._plan = feeds.plan_of(self._engine, self.start, self._share, ramp=False)

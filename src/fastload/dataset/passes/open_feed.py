@@ -15,7 +15,6 @@ from fastload.dataset.passes.scan_feed import (
 from fastload.dataset.passes.step_feed import SteppedFeed
 from fastload.engine.cache.block_engine import BlockEngine
 from fastload.plan.position import Position
-from fastload.plan.sequence import row_group_order
 from fastload.plan.substitution import Substitution
 from fastload.runtime.user_warnings import warn
 from fastload.steps.run import SeedKey
@@ -122,11 +121,6 @@ class FeedFactory:
     def share_of(self, start: Position, part: WorkerSlot, rank: int) -> Share:
         """Return the positions that a pass delivers."""
         return self.units.share(start, part, rank)
-
-    def draw_order(self, start: Position) -> None:
-        """Draw the order of row groups of an epoch, which the plan of the epoch then finds."""
-        options = replace(self.options, seed=start.seed)
-        row_group_order(len(self.rows.row_groups.rows), options, start.epoch)
 
     def plan_of(self, engine: Engine, at: Position, mine: Share, *, ramp: bool) -> ReadPlan:
         """Return the read plan of a pass that delivers a share of the epoch of a position."""

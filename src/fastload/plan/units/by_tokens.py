@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fastload.plan.intervals import Int64s, edges_of
-from fastload.plan.read_plan import ReadPlan, shuffled_parts, striped_parts
+from fastload.plan.read_plan import ReadPlan, shuffled_parts, striped_parts, window_cuts
 from fastload.plan.units.windows import Lengths, UnitsOfWindows, Windows
 
 if TYPE_CHECKING:
@@ -66,7 +66,8 @@ class TokenUnits(UnitsOfWindows):
         options = replace(self._rows, seed=seed)
         orders = np.zeros(0, np.uint32)
         if options.shuffle or self._limits.padded:
-            parts = shuffled_parts(windows.sequence, windows.windows, (seed, epoch), intervals)
+            cuts = window_cuts(windows.windows, intervals)
+            parts = shuffled_parts(windows.sequence, cuts, (seed, epoch))
             if self._limits.padded and parts.touched is not None:
                 in_order = [self._batched(windows, w)[0] for w in parts.touched.tolist()]
                 orders = np.concatenate([orders, *in_order])

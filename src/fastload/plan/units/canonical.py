@@ -20,6 +20,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from fastload.plan.permutation import permutation
 from fastload.plan.rank_split import RankSplit, Share, joined, whole_epoch
 from fastload.plan.steps import step_of_leg
 from fastload.plan.units.units import RowUnits, Units
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from fastload.plan.options import Options
+    from fastload.plan.permutation import Permute
     from fastload.plan.position import Position, WorkerSlot
     from fastload.plan.progress import Leg
     from fastload.plan.read_plan import ReadPlan
@@ -88,9 +90,15 @@ def step_of_all_ranks(step: StepOfLeg) -> StepOfLeg:
     return step_of_leg(legs, 1, step.workers, step.first + step.number)
 
 
-def row_units(row_groups: RowGroups, options: Options) -> Units:
-    """Return the units of a dataset whose batches have a fixed number of rows."""
-    units = RowUnits(row_groups, slice_options(options))
+def row_units(row_groups: RowGroups, options: Options, permute: Permute = permutation) -> Units:
+    """Return the units of a dataset whose batches have a fixed number of rows.
+
+    Args:
+        row_groups: all row groups, in canonical order.
+        options: the dataset's parameters.
+        permute: as for `RowUnits`.
+    """
+    units = RowUnits(row_groups, slice_options(options), permute)
     if options.canonical_ranks is None:
         return units
     return CanonicalUnits(units, options.canonical_ranks)
@@ -129,6 +137,10 @@ class CanonicalUnits(Units):
     def foresee(self, at: Callable[[], Position]) -> None:
         """Begin to find the units that slices consist of, as `Units.foresee` does."""
         self.units.foresee(at)
+
+    def order(self, at: Position) -> None:
+        """Order the row groups of an epoch, as `Units.order` does."""
+        self.units.order(at)
 
     def batches(self, at: Position, world: int, rank: int | None) -> int:
         """Return the steps that are left after a position: as many for every rank."""

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fastload.plan.intervals import edges_of
-from fastload.plan.read_plan import ReadPlan, shuffled_parts
-from fastload.plan.sequence import EpochSequence, row_group_order
+from fastload.plan.read_plan import ReadPlan, shuffled_parts, window_cuts
 from fastload.plan.shuffle_windows import ShuffleWindows
 
 if TYPE_CHECKING:
@@ -20,29 +19,28 @@ if TYPE_CHECKING:
     from fastload.plan.intervals import Int64s
     from fastload.plan.options import Options
     from fastload.plan.rank_split import Share
-    from fastload.plan.sequence import RowGroups
+    from fastload.plan.sequence import EpochSequence
 
 __all__ = ["in_lanes", "shuffled_lanes"]
 
 
 def shuffled_lanes(
-    row_groups: RowGroups, options: Options, epoch: int, shares: Sequence[Share]
+    sequence: EpochSequence, options: Options, epoch: int, shares: Sequence[Share]
 ) -> ReadPlan:
     """Plan the rows of several shares of a shuffled epoch, side by side: each share is a lane.
 
     Args:
-        row_groups: all row groups in canonical order.
+        sequence: the sequence of the epoch.
         options: the dataset's parameters, with `shuffle`; `batch_size` counts the rows of a lane.
         epoch: number of the epoch.
         shares: positions of the epoch to deliver, of as many batches each.
     """
-    sequence = EpochSequence(row_groups, row_group_order(len(row_groups.rows), options, epoch))
     intervals = [share.intervals for share in shares]
     lane = np.repeat(np.arange(len(shares)), [len(of_lane) for of_lane in intervals])
     rows = np.array([share.rows for share in shares])
     windows = ShuffleWindows.of(sequence.rows, options)
-    name = (options.seed, epoch)
-    parts = shuffled_parts(sequence, windows, name, np.concatenate(intervals), lane)
+    cuts = window_cuts(windows, np.concatenate(intervals), lane)
+    parts = shuffled_parts(sequence, cuts, (options.seed, epoch))
     pieces, takes, offsets, keys = parts.arrays
     lane_of = lane[parts.interval]
     # In the order in which batches need the windows.

@@ -108,9 +108,10 @@ class PackedUnits(UnitsOfWindows):
         windows, edges = self._epoch(at.seed, at.epoch)
         parts = self._parts(windows, edges, [share.intervals for share in shares])
         before = edges_of(np.array([len(part.segments) for part in parts], np.int64))
-        tokens = edges_of(
-            np.concatenate([np.zeros(0, np.int64), *(part.segments[:, 2] for part in parts)])
-        )
+        tokens = np.zeros(before[-1] + 1, np.int64)
+        for part, start, stop in zip(parts, before, before[1:], strict=False):
+            tokens[start + 1 : stop + 1] = part.segments[:, 2]
+        np.cumsum(tokens, out=tokens)
         lane = np.array([part.lane for part in parts], np.int64)
         lane_edges = before[np.searchsorted(lane, np.arange(len(shares) + 1))]
         segment_counts = self._segments_of_batches(tokens, lane_edges)

@@ -19,8 +19,11 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from fastload.plan.permutation import permutation
 from fastload.plan.progress import batches, remaining_rows, share
-from fastload.plan.read_plan import ReadPlan, share_plan
+from fastload.plan.read_plan import ReadPlan, share_plan, window_cuts
+from fastload.plan.sequence import EpochSequence
+from fastload.plan.shuffle_windows import ShuffleWindows
 from fastload.plan.steps import step_shares
 from fastload.plan.units.lanes import in_lanes, shuffled_lanes
 
@@ -29,14 +32,16 @@ if TYPE_CHECKING:
 
     from fastload.plan.intervals import Int64s
     from fastload.plan.options import Options
+    from fastload.plan.permutation import Permute
     from fastload.plan.position import Position, WorkerSlot
     from fastload.plan.rank_split import Share
+    from fastload.plan.read_plan import WindowCuts
     from fastload.plan.sequence import RowGroups
     from fastload.plan.steps import StepOfLeg, StepShare
 
 __all__ = ["RowUnits", "Units"]
 
-# A plan of more pieces is not kept from one epoch to the next.
+# More pieces or cuts than this are not kept from one epoch to the next.
 _MOST_KEPT_PIECES = 1 << 16
 
 
@@ -66,6 +71,9 @@ class Units(ABC):
         Args:
             at: returns the position.
         """
+
+    def order(self, at: Position) -> None:  # noqa: B027 - units of windows are ordered when found
+        """Order the row groups of the epoch of a position: `read_plan` then takes less time."""
 
     @abstractmethod
     def read_plan(self, at: Position, mine: Share, *, stripe_rows: int, ramp: bool) -> ReadPlan:
@@ -121,16 +129,24 @@ class RowUnits(Units):
     Args:
         row_groups: all row groups, in canonical order.
         options: the dataset's parameters.
+        permute: the permutation of n row groups by a key, as `permutation`.
 
     Attributes:
         row_groups: all row groups, in canonical order.
     """
 
-    def __init__(self, row_groups: RowGroups, options: Options) -> None:
+    def __init__(
+        self, row_groups: RowGroups, options: Options, permute: Permute = permutation
+    ) -> None:
         self.options = options
         self.row_groups = row_groups
+        self._permute = permute
         # The latest plan of an epoch in order, with what the plan was made of.
         self._latest_plan: tuple[Share, int, bool, ReadPlan] | None = None
+        # The row groups of an epoch, in order until the epoch is planned, with the epoch.
+        self._ordered: tuple[tuple[int, int, str], EpochSequence] | None = None
+        # The latest cuts at windows, with the share that was cut.
+        self._latest_cuts: tuple[Share, WindowCuts] | None = None
 
     @property
     def varies(self) -> bool:
@@ -155,12 +171,43 @@ class RowUnits(Units):
         latest = self._latest_plan if lasts else None
         if latest is not None and latest[0] is mine and latest[1:3] == (stripe_rows, ramp):
             return replace(latest[3], seed=at.seed, epoch=at.epoch)
-        options = replace(self.options, seed=at.seed)
-        groups = self.groups_of(at)
-        plan = share_plan(groups, options, at.epoch, mine, stripe_rows=stripe_rows, ramp=ramp)
+        sequence = self._sequence(at)
+        plan = share_plan(
+            self.groups_of(at),
+            replace(self.options, seed=at.seed),
+            at.epoch,
+            mine,
+            stripe_rows=stripe_rows,
+            ramp=ramp,
+            sequence=sequence,
+            cuts=self._cuts(sequence, mine) if self.options.shuffle else None,
+        )
         if lasts and len(plan.pieces) <= _MOST_KEPT_PIECES:
             self._latest_plan = mine, stripe_rows, ramp, plan
         return plan
+
+    def order(self, at: Position) -> None:
+        """Order the row groups of the epoch of a position: `read_plan` then takes less time."""
+        if self.options.shuffle:  # else all epochs may have one plan
+            self._ordered = (at.seed, at.epoch, at.weights), self._sequence(at)
+
+    def _sequence(self, at: Position) -> EpochSequence:
+        """Return the row groups of the epoch of a position, in order."""
+        ordered, self._ordered = self._ordered, None
+        if ordered is not None and ordered[0] == (at.seed, at.epoch, at.weights):
+            return ordered[1]
+        options = replace(self.options, seed=at.seed)
+        return EpochSequence.of(self.groups_of(at), options, at.epoch, self._permute)
+
+    def _cuts(self, sequence: EpochSequence, mine: Share) -> WindowCuts:
+        """Return the cuts of a share at the windows of a shuffled epoch."""
+        latest = self._latest_cuts
+        if latest is not None and latest[0] is mine and not self.varies:
+            return latest[1]
+        cuts = window_cuts(ShuffleWindows.of(sequence.rows, self.options), mine.intervals)
+        if len(cuts.takes) <= _MOST_KEPT_PIECES:
+            self._latest_cuts = mine, cuts
+        return cuts
 
     def lanes_plan(
         self, at: Position, shares: Sequence[Share], *, stripe_rows: int, ramp: bool
@@ -169,4 +216,8 @@ class RowUnits(Units):
         if len(shares) == 1 or not self.options.shuffle:
             return super().lanes_plan(at, shares, stripe_rows=stripe_rows, ramp=ramp)
         options = replace(self.options, seed=at.seed)
-        return shuffled_lanes(self.groups_of(at), options, at.epoch, shares)
+        return shuffled_lanes(self._sequence(at), options, at.epoch, shares)
+
+    def __getstate__(self) -> dict[str, object]:
+        names = ("_latest_share", "_latest_plan", "_ordered", "_latest_cuts")
+        return {**self.__dict__, **dict.fromkeys(names)}

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fastload.plan.intervals import Int64s, edges_of
-from fastload.plan.permutation import stream_key, stream_values
+from fastload.plan.permutation import permutation, stream_key, stream_values
 from fastload.plan.sequence import RowGroups
 from fastload.plan.steps import row_of_copy
 from fastload.plan.units.units import RowUnits
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fastload.plan.options import Options
+    from fastload.plan.permutation import Permute
     from fastload.plan.position import Position
     from fastload.plan.rank_split import Share
     from fastload.plan.read_plan import ReadPlan
@@ -98,6 +99,7 @@ class WeightedUnits(RowUnits):
         options: the dataset's parameters.
         weights_of: returns the weights with a digest, or None if they are not kept.
         draw: draws the copies, as `draw_copies`.
+        permute: as for `RowUnits`.
 
     Attributes:
         row_groups: all row groups, in canonical order, with the rows that stay.
@@ -109,8 +111,9 @@ class WeightedUnits(RowUnits):
         options: Options,
         weights_of: Callable[[str], RowWeights | None],
         draw: Draw,
+        permute: Permute = permutation,
     ) -> None:
-        super().__init__(row_groups, options)
+        super().__init__(row_groups, options, permute)
         self._weights_of = weights_of
         self._draw = draw
         self._edges = edges_of(row_groups.rows)
@@ -193,7 +196,7 @@ class WeightedUnits(RowUnits):
         return found
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_epochs": {}}
+        return {**super().__getstate__(), "_epochs": {}}
 
 
 def draw_copies(

@@ -14,7 +14,7 @@ import numpy as np
 
 from fastload.plan.intervals import Int64s, edges_of
 from fastload.plan.permutation import stream_keys
-from fastload.plan.sequence import EpochSequence, row_group_order
+from fastload.plan.sequence import EpochSequence
 from fastload.plan.shuffle_windows import WINDOW_STREAM, ShuffleWindows
 from fastload.plan.units.units import Units
 
@@ -85,9 +85,7 @@ class Windows:
     """
 
     def __init__(self, lengths: Lengths, options: Options, epoch: int, permute: Permute) -> None:
-        row_groups = lengths.row_groups
-        order = row_group_order(len(row_groups.rows), options, epoch)
-        self.sequence = EpochSequence(row_groups, order)
+        self.sequence = EpochSequence.of(lengths.row_groups, options, epoch, permute)
         self.windows = ShuffleWindows(self.sequence.rows, options.shuffle_window)
         self.edges = self.windows.all_edges()
         self.first = min(options.offset, self.sequence.rows)
@@ -124,7 +122,7 @@ class Windows:
         order = order[max(0, self.first - start) : max(0, self.stop - start)]
         return order, self._lengths.at(self.sequence, start, stop)
 
-    def permuted(self, window: int, count: int) -> NDArray[np.uint32] | None:
+    def permuted(self, window: int, count: int) -> NDArray[np.integer] | None:
         """Return the order in which `count` units of a window come; None without shuffle."""
         if self.unit_keys is None:
             return None

@@ -126,10 +126,11 @@ def token_units(spec: Pack | TokenBudget, lengths: Lengths, options: Options) ->
     units: Units
     if isinstance(spec, Pack):
         packing = Packing(spec.length, spec.fit, spec.long)
-        units = PackedUnits(lengths, of_slice, packing, permute, core.pack_windows, Background())
+        permute, pack_windows = core.permutation, core.pack_windows
+        units = PackedUnits(lengths, of_slice, packing, permute, pack_windows, Background())
     else:
         limits = Tokens(spec.tokens, spec.padded, spec.max_rows)
-        units = TokenUnits(lengths, of_slice, limits, permute)
+        units = TokenUnits(lengths, of_slice, limits, core.permutation)
     if options.canonical_ranks is None:
         return units
     return CanonicalUnits(units, options.canonical_ranks)
@@ -183,11 +184,6 @@ def rows_of_batch(spec: Pack | TokenBudget, lengths: Lengths, batch_size: int) -
     if isinstance(spec, TokenBudget) and spec.max_rows is not None:
         rows = min(rows, spec.max_rows)
     return min(rows, max(1, len(lengths.values)))
-
-
-def permute(count: int, key: int) -> np.ndarray:
-    """Return the permutation of 0 .. count-1 that a key names, uint32 (count,)."""
-    return core.permutation(key, count)
 
 
 def _output(spec: Pack | TokenBudget) -> str:

@@ -46,7 +46,7 @@ def weighted_units(
         rows: the rows that stay.
         options: the dataset's parameters.
     """
-    return WeightedUnits(rows.row_groups, options, weights_of, core.draw_copies)
+    return WeightedUnits(rows.row_groups, options, weights_of, core.draw_copies, core.permutation)
 
 
 def find_weights(
