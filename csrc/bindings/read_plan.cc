@@ -190,22 +190,6 @@ std::span<const T> SpanOf(const Array<T>& numbers) {
   return {numbers.data(), static_cast<size_t>(numbers.size())};
 }
 
-py::array_t<int32_t> BestFitArray(const Array<uint32_t>& lengths, uint32_t capacity) {
-  const std::span<const uint32_t> in = SpanOf(lengths);
-  for (const uint32_t length : in) {
-    if (length == 0 || length > capacity) {
-      throw py::value_error("Expected lengths from 1 to " + std::to_string(capacity) +
-                            ", got " + std::to_string(length));
-    }
-  }
-  std::vector<int32_t> bins;
-  {
-    py::gil_scoped_release release;
-    bins = BestFit(in, capacity);
-  }
-  return py::array_t<int32_t>(static_cast<py::ssize_t>(bins.size()), bins.data());
-}
-
 py::tuple PackWindowsArrays(const Array<uint32_t>& kept, const Array<uint32_t>& lengths,
                             const Array<int64_t>& edges, int64_t first, int64_t stop,
                             uint32_t length, const std::optional<Array<uint64_t>>& keys,
@@ -279,15 +263,12 @@ void RegisterReadPlan(py::module_& m) {
       py::arg("scale"), py::arg("key"), py::kw_only(), py::arg("wide"),
       "Returns the copies of each row, uint8 or (wide) uint16, and the sum of each row\n"
       "group, int64, equal to fastload.plan.units.weighted.draw_copies.");
-  m.def("best_fit", &BestFitArray, py::arg("lengths"), py::arg("capacity"),
-        "Returns the bin of each item, int32, equal to fastload.plan.units.\n"
-        "packing.best_fit.");
   m.def("pack_windows", &PackWindowsArrays, py::arg("kept"), py::arg("lengths"),
         py::arg("edges"), py::arg("first"), py::arg("stop"), py::arg("length"),
         py::arg("keys"), py::arg("unit_keys"),
         "Returns the segments of the packed rows of windows, the edges of the rows, and\n"
-        "the edges of the windows among the rows, equal to fastload.plan.units.packing.\n"
-        "pack_windows.");
+        "the edges of the windows among the rows: see PackWindows in\n"
+        "fastload.plan.units.packing.");
 }
 
 }  // namespace fastload

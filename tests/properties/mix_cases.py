@@ -14,9 +14,10 @@ from fastload.plan.sequence import RowGroups
 from fastload.plan.units.by_tokens import Tokens, TokenUnits
 from fastload.plan.units.canonical import CanonicalUnits
 from fastload.plan.units.packed import PackedUnits
-from fastload.plan.units.packing import Packing, pack_windows
+from fastload.plan.units.packing import Packing
 from fastload.plan.units.units import RowUnits
 from fastload.plan.units.windows import Lengths
+from support.packing import pack_windows
 
 ways = {
     "uneven": st.sampled_from(["wrap", "wrap", "drop", "pad"]),

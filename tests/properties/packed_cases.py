@@ -16,7 +16,7 @@ from fastload.plan.permutation import permutation, stream_key
 from fastload.plan.progress import Leg, going_on
 from fastload.plan.read_plan import epoch_rows
 from fastload.plan.sequence import RowGroups
-from fastload.plan.units.packing import best_fit
+from support.packing import best_fit
 
 # Of each property; `make test-semantics EXAMPLES=10000` sets it.
 EXAMPLES = int(os.environ.get("FASTLOAD_EXAMPLES", "500"))

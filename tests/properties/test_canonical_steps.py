@@ -26,8 +26,9 @@ from fastload.plan.rank_split import RankSplit, whole_epoch
 from fastload.plan.steps import delivered_rows
 from fastload.plan.units.canonical import row_units, slice_options
 from fastload.plan.units.packed import PackedUnits
-from fastload.plan.units.packing import Packing, pack_windows
+from fastload.plan.units.packing import Packing
 from fastload.plan.units.units import Units
+from support.packing import pack_windows
 
 SLICES = (1, 2, 3, 4, 6, 8, 12)
 

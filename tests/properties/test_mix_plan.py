@@ -17,7 +17,8 @@ from fastload.plan.position import Position
 from fastload.plan.progress import Leg, advance
 from fastload.plan.steps import step_of_leg
 from fastload.plan.units.packed import PackedUnits
-from fastload.plan.units.packing import Packing, pack_windows
+from fastload.plan.units.packing import Packing
+from support.packing import pack_windows
 
 thorough = settings(max_examples=400, deadline=None)
 

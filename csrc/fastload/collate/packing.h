@@ -29,9 +29,9 @@ struct PackedRows {
   std::vector<int64_t> edges;     // of the rows among the segments
 };
 
-// Packs documents as fastload.plan.units.packing.pack_window does: longer documents are
-// cut every `length` elements first, empty ones are left out; rows come in the order that
-// `key` names, or in the order of their first documents.
+// Packs documents by best fit: longer documents are cut every `length` elements first,
+// empty ones are left out; rows come in the order that `key` names, or in the order of
+// their first documents.
 PackedRows PackWindow(const Documents& documents, uint32_t length,
                       std::optional<uint64_t> key);
 

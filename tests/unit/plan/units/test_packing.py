@@ -9,23 +9,26 @@ from hypothesis import strategies as st
 
 from fastload.plan.permutation import permutation
 from fastload.plan.read_plan import PADDING
-from fastload.plan.units.packing import (
-    Packing,
-    best_fit,
-    documents,
-    pack_split,
-    pack_window,
-    pack_windows,
-)
+from fastload.plan.units.packing import Packing, documents, pack_split
 from fastload.runtime.native import core
+from support.packing import best_fit, pack_window, pack_windows
 
 
 def numbers(values):
     return np.array(values, np.uint32)
 
 
-def core_fit(lengths, capacity):
-    return core.best_fit(numbers(lengths), capacity)
+def pack(pack_windows, lengths, capacity):
+    """The packed rows of documents in order, which are one window."""
+    n = len(lengths)
+    edges = np.array([0, n])
+    return pack_windows(numbers(lengths), numbers(lengths), edges, 0, n, capacity, None, None)
+
+
+def assert_core_fits(lengths, capacity):
+    of_core, want = (pack(way, lengths, capacity) for way in (core.pack_windows, pack_windows))
+    for got, expected in zip(of_core, want, strict=True):
+        assert got.tolist() == expected.tolist()
 
 
 CASES = {
@@ -49,29 +52,29 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_core_fits_as_the_definition(name):
-    lengths, capacity = CASES[name]
-    assert core_fit(lengths, capacity).tolist() == best_fit(numbers(lengths), capacity).tolist()
+    assert_core_fits(*CASES[name])
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.data(), st.one_of(st.integers(1, 12), st.integers(1, 300), st.just(8192)))
 def test_the_core_fits_as_the_definition_at_random(data, capacity):
     lengths = data.draw(st.lists(st.integers(1, capacity), max_size=120))
-    bins = core_fit(lengths, capacity)
-    assert bins.dtype == np.int32
-    assert bins.tolist() == best_fit(numbers(lengths), capacity).tolist()
+    assert_core_fits(lengths, capacity)
 
 
 @pytest.mark.parametrize("mean", [6, 600])
 def test_the_core_fits_many_documents(mean):
     random = np.random.default_rng(3)
     lengths = numbers(np.clip(random.lognormal(np.log(mean), 1, 3000), 1, 8192))
-    assert np.array_equal(core_fit(lengths, 8192), best_fit(lengths, 8192))
+    assert_core_fits(lengths, 8192)
 
 
 def test_best_fit_takes_the_latest_of_equal_rooms():
     # 6, 6 and 5 open bins 0, 1 and 2; 4 fills bin 1, which came last to the room of 4.
-    assert core_fit([6, 6, 5, 4], 10).tolist() == [0, 1, 2, 1]
+    assert best_fit(numbers([6, 6, 5, 4]), 10).tolist() == [0, 1, 2, 1]
+    segments, edges, _ = pack(core.pack_windows, [6, 6, 5, 4], 10)
+    rows = [shown(segments[start:stop]) for start, stop in itertools.pairwise(edges)]
+    assert rows == [[(0, 0, 6)], [(1, 0, 6), (3, 0, 4)], [(2, 0, 5)]]
 
 
 # The definition, on plain lists of (row, first token, tokens).
@@ -197,12 +200,6 @@ def test_a_stream_is_cut_as_the_definition(case, first, data):
                 want.append((document, token + low - at, high - low))
             at += tokens
     assert shown(pack_split(docs, length, first, start, stop)) == want
-
-
-@pytest.mark.parametrize("length", [0, 6])
-def test_the_core_refuses_lengths_outside_the_bin(length):
-    with pytest.raises(ValueError, match=f"from 1 to 5, got {length}"):
-        core.best_fit(numbers([3, length]), 5)
 
 
 @settings(max_examples=200, deadline=None)

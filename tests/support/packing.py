@@ -1,0 +1,122 @@
+"""The definition of packing by best fit, in plain Python, with which the core is compared."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fastload.plan.intervals import edges_of
+from fastload.plan.permutation import permutation
+from fastload.plan.read_plan import PADDING
+from fastload.plan.units.packing import PackedWindows, documents
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fastload.plan.intervals import Int64s
+    from fastload.plan.units.packing import Segments
+
+
+def best_fit(lengths: NDArray[np.uint32], capacity: int) -> NDArray[np.int32]:
+    """Return the bin of each item, int32 (n,): best fit decreasing.
+
+    Items are placed from the longest to the shortest, equal ones in their order. An item goes to
+    the bin with the least room that suffices, of equal ones to the latest that came to this room;
+    if no bin has room, to a new bin.
+
+    Args:
+        lengths: lengths of the items, each between 1 and `capacity`, (n,).
+        capacity: length that a bin holds.
+    """
+    bins = np.empty(len(lengths), np.int32)
+    by_room: dict[int, list[int]] = {}
+    count = 0
+    for item in np.argsort(-lengths.astype(np.int64), kind="stable").tolist():
+        length = int(lengths[item])
+        fitting = [room for room, those in by_room.items() if those and room >= length]
+        if fitting:
+            room = min(fitting)
+            chosen = by_room[room].pop()
+        else:
+            room, chosen, count = capacity, count, count + 1
+        bins[item] = chosen
+        by_room.setdefault(room - length, []).append(chosen)
+    return bins
+
+
+def pack_windows(
+    kept: NDArray[np.uint32],
+    lengths: NDArray[np.uint32],
+    edges: Int64s,
+    first: int,
+    stop: int,
+    length: int,
+    keys: NDArray[np.uint64] | None,
+    unit_keys: NDArray[np.uint64] | None,
+) -> PackedWindows:
+    """Pack the documents of windows; arguments and result as for `PackWindows`."""
+    segments, row_edges, counts = [np.zeros((0, 4), np.uint32)], [np.zeros(0, np.int64)], []
+    for window, (start, end) in enumerate(itertools.pairwise(edges.tolist())):
+        count = end - start
+        order = np.arange(count) if keys is None else permutation(count, int(keys[window]))
+        rows = order[max(0, first - start) : max(0, stop - start)].astype(np.uint32)
+        key = None if unit_keys is None else int(unit_keys[window])
+        packed, edges_of_rows = pack_window(rows, kept[start:end], lengths[start:end], length, key)
+        segments.append(packed)
+        row_edges.append(np.diff(edges_of_rows))
+        counts.append(len(edges_of_rows) - 1)
+    return PackedWindows(
+        np.concatenate(segments),
+        edges_of(np.concatenate(row_edges)),
+        edges_of(np.array(counts, np.int64)),
+    )
+
+
+def pack_window(
+    rows: NDArray[np.uint32],
+    kept: NDArray[np.uint32],
+    lengths: NDArray[np.uint32],
+    length: int,
+    key: int | None,
+) -> tuple[Segments, Int64s]:
+    """Pack the documents of a window by best fit; a longer document is cut every `length` first.
+
+    Args:
+        rows: as for `documents`.
+        kept: as for `documents`.
+        lengths: as for `documents`.
+        length: tokens of a packed row.
+        key: key of the permutation of the packed rows; None = packed rows come in the order of
+            their first documents.
+
+    Returns:
+        The segments of all packed rows, with padding, and the edges of the packed rows among the
+        segments, (packed rows + 1,).
+    """
+    items = _cut_long(documents(rows, kept, lengths), length)
+    bins = best_fit(items[:, 2], length)
+    by_bin: dict[int, list[int]] = {}
+    for item, chosen in enumerate(bins.tolist()):
+        by_bin.setdefault(chosen, []).append(item)
+    order = [*by_bin] if key is None else permutation(len(by_bin), key).tolist()
+    packed = [np.zeros((0, 4), np.uint32)]
+    for chosen in order:
+        row = items[by_bin[chosen]]
+        room = length - int(row[:, 2].sum())
+        padding = np.array([[PADDING, 0, room, 0]] if room else np.zeros((0, 4)), np.uint32)
+        packed.append(np.concatenate([row, padding]))
+    return np.concatenate(packed), edges_of(np.array([len(row) for row in packed[1:]], np.int64))
+
+
+def _cut_long(docs: Segments, length: int) -> Segments:
+    """Cut documents longer than `length` every `length` tokens."""
+    parts = -(-docs[:, 2].astype(np.int64) // length)
+    if not len(parts) or parts.max() <= 1:
+        return docs
+    items = np.repeat(docs, parts, axis=0)
+    number = np.arange(len(items)) - np.repeat(np.cumsum(parts) - parts, parts)
+    items[:, 1] = number * length
+    items[:, 2] = np.minimum(np.repeat(docs[:, 2], parts) - items[:, 1], length)
+    return items
