@@ -8,6 +8,7 @@ Later epochs with the default memory_budget of 4 GB, in batches of 16,384 rows. 
 - click-log: 2 M rows of 40 columns, in zstd, Snappy and uncompressed
 - wide: 262,144 rows of 300 float32 columns, likewise
 - filter: 1 % of 4 M rows, scattered, beside hand-written polars
+- documents: 10 % of 100,000 lists of 600 tokens on average, scattered, in zstd
 
 Datasets that keep pages ("on") and datasets that keep none ("off") take turns with tensors that
 hold the table in RAM, shuffled: torch.randperm, and an index_select of each tensor for each batch.
@@ -31,6 +32,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import bench_filters
 import core_workloads
+import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
@@ -51,6 +54,8 @@ _BATCH_ROWS = 16_384
 _SEED = 1
 _FILES = Path(__file__).parents[1] / "build" / "core-files"
 _FILTER_GOAL = 20.0
+_GROUP_DOCUMENTS = 4_096
+_BATCH_DOCUMENTS = 256
 _CHECKED_EPOCHS = 3
 # The second epoch is the first of which windows are read ahead.
 _EARLY = 2
@@ -312,13 +317,78 @@ def measure_filter(directory: Path, *, repeats: int) -> None:
         print(f"polars / {name:3} {_beside(ms['polars'] / ms[name], goal)}".rstrip(), flush=True)
 
 
+def measure_documents(*, repeats: int) -> None:
+    """Check passes over filtered lists, measure them in turns, and print the table."""
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["FASTLOAD_CACHE_DIR"] = home
+        path = Path(home) / "documents.parquet"
+        table = _documents()
+        pq.write_table(table, path, compression="zstd", row_group_size=_GROUP_DOCUMENTS)
+        expected = table.filter(pc.less(table["key"], 10))["ids"].combine_chunks()
+        for shuffle in (False, True):
+            on, off = (
+                FastParquetDataset(
+                    path,
+                    columns=["ids"],
+                    filters=[("key", "<", 10)],
+                    batch_size=_BATCH_DOCUMENTS,
+                    shuffle=shuffle,
+                )
+                for _ in range(2)
+            )
+            keep_no_pages(off)
+            for _ in range(_CHECKED_EPOCHS):
+                _check_documents(on, off, None if shuffle else expected)
+            passes = {"off": SteadyPasses(off), "on": SteadyPasses(on)}
+            seconds: dict[str, list[float]] = {name: [] for name in passes}
+            for _ in range(repeats):
+                for name, steady in passes.items():
+                    seconds[name].append(steady.measure()[0])
+            ms = {name: 1e3 * statistics.median(values) for name, values in seconds.items()}
+            print(
+                f"documents, {_mode(shuffle)}: {len(expected):,} of {len(table):,} lists, off "
+                f"{ms['off']:.2f} ms, on {ms['on']:.2f} ms, {ms['off'] / ms['on']:.2f} times, kept "
+                f"{on.stats().memory.kept / 1e6:.0f} MB",
+                flush=True,
+            )
+            on.close()
+            off.close()
+
+
+def _documents() -> pa.Table:
+    random = np.random.default_rng(1)
+    lengths = np.clip(random.lognormal(np.log(600) - 0.5, 1, 100_000).astype(int), 1, 8192)
+    offsets = np.append(0, np.cumsum(lengths)).astype(np.int32)
+    tokens = random.integers(0, 32_000, offsets[-1], np.int32)
+    ids = pa.ListArray.from_arrays(pa.array(offsets), pa.array(tokens))
+    return pa.table({"key": random.integers(0, 100, len(lengths)), "ids": ids})
+
+
+def _check_documents(
+    on: FastParquetDataset, off: FastParquetDataset, expected: pa.ListArray | None
+) -> None:
+    """Compare two passes, and a pass in order with what pyarrow reads.
+
+    Raises:
+        SystemExit: a pass delivered other values than expected.
+    """
+    parts = []
+    for got, want in zip(on, off, strict=True):
+        one, other = got["ids"], want["ids"]
+        if not (torch.equal(one.values, other.values) and torch.equal(one.offsets, other.offsets)):
+            raise SystemExit("Expected the same lists with kept rows, got others")
+        parts.append(one.values.clone())
+    if expected is not None and not np.array_equal(torch.cat(parts), expected.flatten()):
+        raise SystemExit("Expected the lists that pyarrow reads, got others")
+
+
 def _mode(shuffle: bool) -> str:
     return "shuffled" if shuffle else "in order"
 
 
 def main() -> None:
     """Print the tables."""
-    names = [*SECTIONS, "filter"]
+    names = [*SECTIONS, "filter", "documents"]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sections", nargs="+", choices=names, default=names)
     parser.add_argument("--codecs", default="zstd,snappy,none")
@@ -331,6 +401,8 @@ def main() -> None:
     for name in arguments.sections:
         if name == "filter":
             measure_filter(arguments.directory, repeats=arguments.repeats)
+        elif name == "documents":
+            measure_documents(repeats=arguments.repeats)
         else:
             measure(
                 SECTIONS[name],

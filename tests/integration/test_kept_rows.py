@@ -9,12 +9,21 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from fastload import IO, CorruptFileError, FastParquetDataset, SourceChangedError, Stack
+from fastload import (
+    IO,
+    CorruptFileError,
+    FastParquetDataset,
+    Pack,
+    Pad,
+    SourceChangedError,
+    Stack,
+)
 from support.stores import GcsServer
 
 ROWS, GROUP_ROWS = 6000, 500
 GROUPS = ROWS // GROUP_ROWS
-FLAT = ["row", "key", "price", "some", "name"]  # columns without lists or codes of text
+# Columns whose rows take less memory than their pages; `text` has short codes instead.
+KEPT = ["row", "key", "price", "some", "name", "items", "words", "deep"]
 
 
 def table_of():
@@ -26,8 +35,15 @@ def table_of():
             "price": random.random(ROWS),
             "some": pa.array(random.random(ROWS, np.float32), mask=random.random(ROWS) < 0.2),
             "name": pa.array([f"row {k}" * (k % 3) if k % 5 else None for k in range(ROWS)]),
+            "items": pa.array(
+                [[k, -k] * (k % 3) if k % 11 else None for k in range(ROWS)], pa.list_(pa.int32())
+            ),
+            "words": [[f"word {k}", "", "of"][: k % 4] for k in range(ROWS)],
+            "deep": pa.array(
+                [[[k / 2] * (j % 3) for j in range(k % 4)] for k in range(ROWS)],
+                pa.list_(pa.list_(pa.float64())),
+            ),
             "text": [f"text {k % 7}" for k in range(ROWS)],
-            "items": pa.array([[k] * (k % 3) for k in range(ROWS)], pa.list_(pa.int32())),
         }
     )
 
@@ -78,9 +94,9 @@ def test_later_passes_deliver_the_same_rows(tmp_path, codec, shuffle, most):
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
-def test_later_passes_read_no_page_of_flat_columns(tmp_path, codec):
+def test_later_passes_read_no_page_of_kept_columns(tmp_path, codec):
     path = write(tmp_path / "a.parquet", table_of(), compression=codec)
-    with dataset_of(path, columns=FLAT) as dataset:
+    with dataset_of(path, columns=KEPT) as dataset:
         rows_of(dataset)
         stats = dataset.stats()
         read, requests = stats.read.bytes, stats.requests
@@ -89,7 +105,7 @@ def test_later_passes_read_no_page_of_flat_columns(tmp_path, codec):
             rows_of(dataset)
         stats = dataset.stats()
         assert (stats.read.bytes, stats.requests) == (read, requests)
-        assert stats.memory.kept_chunks >= 2 * GROUPS * len(FLAT)
+        assert stats.memory.kept_chunks >= 2 * GROUPS * len(KEPT)
 
 
 def test_many_rows_with_short_codes_are_not_kept(tmp_path):
@@ -167,7 +183,7 @@ def test_kept_rows_make_room(tmp_path):
 def test_a_changed_file_is_noticed(tmp_path):
     table = table_of()
     path = write(tmp_path / "a.parquet", table)
-    with dataset_of(path, columns=FLAT) as dataset:
+    with dataset_of(path, columns=KEPT) as dataset:
         for _ in range(2):
             rows_of(dataset)
         changed = os.stat(path).st_mtime_ns + 10**9
@@ -177,15 +193,15 @@ def test_a_changed_file_is_noticed(tmp_path):
             rows_of(dataset)
 
 
-@pytest.mark.parametrize("column", ["price", "some", "name"])
+@pytest.mark.parametrize("column", ["price", "some", "name", "items", "deep"])
 def test_a_damaged_page_gives_the_same_error_in_each_pass(tmp_path, column):
     path = write(tmp_path / "a.parquet", table_of(), use_dictionary=False)
-    chunk = pq.ParquetFile(path).metadata.row_group(GROUPS // 2).column(FLAT.index(column))
+    chunk = pq.ParquetFile(path).metadata.row_group(GROUPS // 2).column(KEPT.index(column))
     with open(path, "r+b") as file:
         file.seek(chunk.data_page_offset)
         file.write(b"\xff" * 16)
     errors = []
-    with dataset_of(path, columns=FLAT) as dataset:
+    with dataset_of(path, columns=KEPT) as dataset:
         for _ in range(3):
             with pytest.raises(CorruptFileError) as raised:
                 list(dataset)
@@ -201,7 +217,7 @@ def test_a_store_is_asked_once(tmp_path):
             server.put("bucket", "a.parquet", file.read())
         with dataset_of(
             "gs://bucket/a.parquet",
-            columns=FLAT,
+            columns=KEPT,
             shuffle=True,
             storage_options=server.options,
             io=IO(transport="fsspec"),
@@ -212,3 +228,61 @@ def test_a_store_is_asked_once(tmp_path):
                 rows = rows_of(dataset)
                 assert rows == expected(table, rows)
             assert len(server.requests) == asked
+
+
+def test_lists_that_are_padded(tmp_path):
+    table = table_of()
+    path = write(tmp_path / "a.parquet", table)
+    columns = {"row": "row", "items": Pad("items", length=3, value=-1), "deep": "deep"}
+    for shuffle in (False, True):
+        with dataset_of(path, 20, columns=columns, shuffle=shuffle) as dataset:
+            for _ in range(3):
+                batches = list(dataset)
+                rows = np.concatenate([batch["row"].numpy() for batch in batches])
+                padded = np.concatenate([batch["items"].numpy() for batch in batches])
+                for got, of_row in zip(padded, table["items"].take(rows).to_pylist(), strict=True):
+                    want = (of_row or [])[:3]
+                    assert got.tolist() == want + [-1] * (3 - len(want))
+            assert dataset.stats().memory.kept_chunks > 0
+
+
+@pytest.mark.parametrize("fit", ["best", "split"])
+def test_documents_that_are_packed(tmp_path, fit):
+    random = np.random.default_rng(1)
+    table = pa.table(
+        {
+            "key": random.integers(0, 100, ROWS),
+            "ids": [random.integers(0, 9999, k % 23).astype(np.int32) for k in range(ROWS)],
+        }
+    )
+    path = write(tmp_path / "a.parquet", table)
+    options = {"pack": Pack("ids", 64, fit=fit), "batch_size": 4, "nulls": "raise"}
+    with dataset_of(path, 10, shuffle=True, **options) as dataset:
+        for epoch in range(4):
+            with dataset_of(path, 10, shuffle=True, **options) as fresh:
+                fresh.set_epoch(epoch)
+                for got, want in zip(dataset, fresh, strict=True):
+                    assert got.keys() == want.keys()
+                    for name, value in want.items():
+                        assert torch.equal(got[name], value)
+        assert dataset.stats().memory.kept_chunks > 0
+
+
+def test_a_code_beyond_its_dictionary_is_an_error_in_each_pass(tmp_path):
+    """In order, codes of lists wait in their pages, and are checked when they are copied."""
+    lists = [[(40 * k + j) % 10_000 for j in range(40)] for k in range(ROWS)]
+    key = np.where(np.arange(ROWS) % GROUP_ROWS < GROUP_ROWS // 2, 99, 0)
+    table = pa.table({"key": key, "ids": pa.array(lists, pa.list_(pa.int64()))})
+    path = str(tmp_path / "a.parquet")  # of one data page a chunk
+    pq.write_table(table, path, row_group_size=GROUP_ROWS, compression="none")
+    chunk = pq.ParquetFile(path).metadata.row_group(GROUPS // 2).column(1)
+    with open(path, "r+b") as file:
+        file.seek(chunk.dictionary_page_offset + chunk.total_compressed_size - 12)
+        file.write(b"\xff" * 12)  # codes; the dictionary has fewer entries
+    with dataset_of(path, columns=["ids"]) as dataset:
+        errors = []
+        for _ in range(3):
+            with pytest.raises(CorruptFileError) as raised:
+                list(dataset)
+            errors.append(str(raised.value))
+    assert len(set(errors)) == 1

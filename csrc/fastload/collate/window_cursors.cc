@@ -6,6 +6,7 @@
 #include "fastload/collate/window.h"
 #include "fastload/decode/chunk_reader.h"
 #include "fastload/decode/constant_reader.h"
+#include "fastload/decode/lists/kept_lists.h"
 #include "fastload/decode/pages/chunk_open.h"
 #include "fastload/decode/repeated_reader.h"
 #include "fastload/decode/selected_reader.h"
@@ -40,7 +41,10 @@ Status WindowTask::OpenCursor(size_t column, size_t piece, size_t chunk_number,
   WindowChunk& chunk = state_.chunks[chunk_number];
   if (chunk.kept_rows != nullptr) {
     *cursor = Cursor{};
-    if (spec.bytes) {
+    if (spec.depth > 0) {
+      cursor->nested =
+          ReadKeptLists(&source_->kept_rows, spec, std::move(chunk.kept_rows));
+    } else if (spec.bytes) {
       cursor->bytes = source_->kept_rows.ReadBytes(std::move(chunk.kept_rows));
     } else {
       cursor->fixed = source_->kept_rows.Read(std::move(chunk.kept_rows));
@@ -57,7 +61,10 @@ Status WindowTask::OpenCursor(size_t column, size_t piece, size_t chunk_number,
                                     cursor));
   if (kept_rows == 0) return Status::OK();
   const KeptSelections::Key key = RowsKey(unit_, unit_.columns[column], p);
-  if (spec.bytes) {
+  if (spec.depth > 0) {
+    cursor->nested = RecordLists(&source_->kept_rows, key, kept_rows, page_bytes, spec,
+                                 std::move(cursor->nested));
+  } else if (spec.bytes) {
     cursor->bytes = source_->kept_rows.RecordBytes(key, kept_rows, page_bytes,
                                                    std::move(cursor->bytes));
   } else {
@@ -70,15 +77,19 @@ Status WindowTask::OpenCursor(size_t column, size_t piece, size_t chunk_number,
 int64_t WindowTask::RowsToKeep(size_t column, size_t piece, int64_t page_bytes) const {
   const Piece& p = window_->pieces[piece];
   const ColumnSpec& spec = source_->columns[static_cast<size_t>(unit_.columns[column])];
-  if (spec.depth > 0 || !MayKeepRows(*source_, *window_, piece)) return 0;
+  if (!MayKeepRows(*source_, *window_, piece)) return 0;
+  if (spec.depth > 0 && !CanKeepLists(spec)) return 0;
   const RowBits bits = BitsOf(*source_, *window_, p);
   const int64_t rows = CountSelected(bits);
-  if (!spec.bytes) return rows * ItemBytes(spec) <= page_bytes ? rows : 0;
-  // The bytes of pages are those of views at most, and may be those of a dictionary.
+  if (spec.depth == 0 && !spec.bytes) {
+    return rows * ItemBytes(spec) <= page_bytes ? rows : 0;
+  }
+  // The bytes of pages are those of views or lists at most, and may be those of a
+  // dictionary.
   const double share = static_cast<double>(rows) / static_cast<double>(bits.rows);
-  const auto views = static_cast<double>(rows * static_cast<int64_t>(sizeof(ByteView)));
+  const int64_t of_row = spec.depth > 0 ? sizeof(int64_t) : sizeof(ByteView);
   const auto all = static_cast<double>(page_bytes);
-  if (views + share * all > all) return 0;
+  if (static_cast<double>(rows * of_row) + share * all > all) return 0;
   return source_->kept_rows.Refuses(RowsKey(unit_, unit_.columns[column], p)) ? 0 : rows;
 }
 

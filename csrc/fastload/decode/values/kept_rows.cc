@@ -93,84 +93,88 @@ class KeptBytesReader final : public BytesReader {
 
 }  // namespace
 
-// The rows of a chunk that are being recorded.
-class KeptSelections::Recording {
- public:
-  Recording(KeptSelections* kept, const Key& key, std::shared_ptr<KeptRows> rows)
-      : kept_(kept), key_(key), rows_(std::move(rows)) {}
-  ~Recording() { GiveUp(); }
-  Recording(const Recording&) = delete;
-  Recording& operator=(const Recording&) = delete;
-
-  bool on() const { return rows_ != nullptr; }
-
-  // Ends the recording, unless it has ended.
-  void GiveUp() noexcept {
-    if (rows_ == nullptr) return;
-    rows_.reset();
-    kept_->chunks_.GiveUp(key_);
+void CopyViewed(std::span<ByteView> views, uint8_t* to) {
+  for (ByteView& view : views) {
+    if (view.size == 0) continue;
+    std::memcpy(to, view.data, static_cast<size_t>(view.size));
+    view.data = to;
+    to += view.size;
   }
-  void Refuse() {
-    rows_.reset();
-    kept_->chunks_.Refuse(key_);
-  }
+}
 
-  // Records rows, unless the recording has ended.
-  void Add(int64_t rows, const uint8_t* values, int64_t stride, const uint8_t* valid) {
-    if (rows_ == nullptr) return;
-    if ((valid == nullptr) != (rows_->valid() == nullptr)) return GiveUp();
-    const int64_t item = rows_->item_bytes();
-    uint8_t* const to = rows_->values() + next_ * item;
-    if (stride == item) {
-      std::memcpy(to, values, static_cast<size_t>(rows * item));
-    } else {
-      for (int64_t row = 0; row < rows; ++row) {
-        std::memcpy(to + row * item, values + row * stride, static_cast<size_t>(item));
-      }
-    }
-    if (valid != nullptr) {
-      std::memcpy(rows_->valid() + next_, valid, static_cast<size_t>(rows));
-    }
-    next_ += rows;
-  }
+void KeptSelections::Recording::GiveUp() noexcept {
+  if (rows_ == nullptr) return;
+  rows_.reset();
+  kept_->chunks_.GiveUp(key_);
+}
 
-  // Records views, and what they refer to. Gives up without room.
-  void AddBytes(int64_t rows, const ByteView* views, const uint8_t* valid,
-                int64_t most_bytes) {
-    if (rows_ == nullptr || rows == 0) return;
-    const int64_t before = next_;
-    Add(rows, reinterpret_cast<const uint8_t*>(views), sizeof(ByteView), valid);
-    if (rows_ == nullptr) return;
-    auto* const copies = reinterpret_cast<ByteView*>(rows_->values()) + before;
-    int64_t bytes = 0;
-    for (int64_t row = 0; row < rows; ++row) bytes += copies[row].size;
-    bytes_ += bytes;
-    if (bytes_ > most_bytes) return Refuse();
-    auto memory = kept_->MemoryOf(std::max<int64_t>(bytes, 1));
-    if (memory == nullptr) return GiveUp();
-    uint8_t* to = memory->mutable_data();
+void KeptSelections::Recording::Refuse() {
+  rows_.reset();
+  kept_->chunks_.Refuse(key_);
+}
+
+bool KeptSelections::Recording::AddValid(int64_t rows, const uint8_t* valid) {
+  if (rows_ == nullptr) return false;
+  if ((valid == nullptr) != (rows_->valid() == nullptr)) {
+    GiveUp();
+    return false;
+  }
+  if (valid != nullptr) {
+    std::memcpy(rows_->valid() + next_, valid, static_cast<size_t>(rows));
+  }
+  return true;
+}
+
+void KeptSelections::Recording::Add(int64_t rows, const uint8_t* values, int64_t stride,
+                                    const uint8_t* valid) {
+  if (!AddValid(rows, valid)) return;
+  const int64_t item = rows_->item_bytes();
+  uint8_t* const to = rows_->values() + next_ * item;
+  if (stride == item) {
+    std::memcpy(to, values, static_cast<size_t>(rows * item));
+  } else {
     for (int64_t row = 0; row < rows; ++row) {
-      if (copies[row].size == 0) continue;
-      std::memcpy(to, copies[row].data, static_cast<size_t>(copies[row].size));
-      copies[row].data = to;
-      to += copies[row].size;
+      std::memcpy(to + row * item, values + row * stride, static_cast<size_t>(item));
     }
-    rows_->Add({.bytes = std::move(memory), .end = next_});
   }
+  next_ += rows;
+}
 
-  // Keeps the rows if all of them are recorded.
-  void EnterIfComplete() {
-    if (rows_ != nullptr && next_ == rows_->rows())
-      kept_->chunks_.Enter(key_, std::move(rows_));
-  }
+void KeptSelections::Recording::AddBytes(int64_t rows, const ByteView* views,
+                                         const uint8_t* valid, int64_t most_bytes) {
+  if (rows_ == nullptr || rows == 0) return;
+  const int64_t before = next_;
+  Add(rows, reinterpret_cast<const uint8_t*>(views), sizeof(ByteView), valid);
+  if (rows_ == nullptr) return;
+  auto* const copies = reinterpret_cast<ByteView*>(rows_->values()) + before;
+  int64_t bytes = 0;
+  for (int64_t row = 0; row < rows; ++row) bytes += copies[row].size;
+  if (!Count(bytes, most_bytes)) return;
+  auto memory = MemoryOf(bytes);
+  if (memory == nullptr) return GiveUp();
+  CopyViewed(std::span(copies, static_cast<size_t>(rows)), memory->mutable_data());
+  rows_->Add({.bytes = std::move(memory), .end = next_});
+}
 
- private:
-  KeptSelections* const kept_;
-  const Key key_;
-  std::shared_ptr<KeptRows> rows_;  // null: the recording has ended
-  int64_t next_ = 0;                // rows that are recorded
-  int64_t bytes_ = 0;               // that the recorded views refer to
-};
+void KeptSelections::Recording::AddLists(int64_t rows, KeptRows::Piece piece,
+                                         const uint8_t* valid) {
+  if (!AddValid(rows, valid)) return;
+  next_ += rows;
+  piece.end = next_;
+  rows_->Add(std::move(piece));
+}
+
+bool KeptSelections::Recording::Count(int64_t bytes, int64_t most_bytes) {
+  bytes_ += bytes;
+  if (bytes_ <= most_bytes) return true;
+  Refuse();
+  return false;
+}
+
+void KeptSelections::Recording::EnterIfComplete() {
+  if (rows_ == nullptr || next_ != rows_->rows()) return;
+  kept_->chunks_.Enter(key_, std::move(rows_));
+}
 
 class KeptSelections::Recorder final : public FixedReader {
  public:
@@ -238,20 +242,20 @@ class KeptSelections::BytesRecorder final : public BytesReader {
 };
 
 std::unique_ptr<FixedReader> KeptSelections::Read(std::shared_ptr<const KeptRows> rows) {
-  served_ += 1;
+  CountServed();
   return std::make_unique<KeptRowsReader>(std::move(rows));
 }
 
 std::unique_ptr<BytesReader> KeptSelections::ReadBytes(
     std::shared_ptr<const KeptRows> rows) {
-  served_ += 1;
+  CountServed();
   return std::make_unique<KeptBytesReader>(std::move(rows));
 }
 
 std::unique_ptr<FixedReader> KeptSelections::Record(const Key& key, int64_t rows,
                                                     int64_t item_bytes,
                                                     std::unique_ptr<FixedReader> reader) {
-  auto kept = Begin(key, rows, item_bytes);
+  auto kept = Begin(key, rows, item_bytes, rows * item_bytes);
   if (kept == nullptr) return reader;
   return std::make_unique<Recorder>(this, key, std::move(kept), std::move(reader));
 }
@@ -260,21 +264,28 @@ std::unique_ptr<BytesReader> KeptSelections::RecordBytes(
     const Key& key, int64_t rows, int64_t most_bytes,
     std::unique_ptr<BytesReader> reader) {
   constexpr auto kView = static_cast<int64_t>(sizeof(ByteView));
-  auto kept = Begin(key, rows, kView);
+  auto kept = Begin(key, rows, kView, rows * kView);
   if (kept == nullptr) return reader;
   return std::make_unique<BytesRecorder>(this, key, std::move(kept),
                                          most_bytes - rows * kView, std::move(reader));
 }
 
+std::unique_ptr<KeptSelections::Recording> KeptSelections::BeginLists(
+    const Key& key, int64_t rows, int64_t item_bytes) {
+  auto kept = Begin(key, rows, item_bytes, 0);
+  if (kept == nullptr) return nullptr;
+  return std::make_unique<Recording>(this, key, std::move(kept));
+}
+
 std::shared_ptr<KeptRows> KeptSelections::Begin(const Key& key, int64_t rows,
-                                                int64_t item_bytes) {
-  if (rows <= 0 || rows * item_bytes > memory_->limit_bytes()) return nullptr;
+                                                int64_t item_bytes, int64_t value_bytes) {
+  if (rows <= 0 || value_bytes > memory_->limit_bytes()) return nullptr;
   if (!chunks_.Begin(key)) return nullptr;
   std::shared_ptr<KeptRows> kept;
   try {
-    auto values = MemoryOf(rows * item_bytes);
-    auto valid = key.valid && values != nullptr ? MemoryOf(rows) : nullptr;
-    if (values != nullptr && (valid != nullptr || !key.valid)) {
+    auto values = value_bytes > 0 ? MemoryOf(value_bytes) : nullptr;
+    auto valid = key.valid ? MemoryOf(rows) : nullptr;
+    if ((values != nullptr || value_bytes == 0) && (valid != nullptr || !key.valid)) {
       kept = std::make_shared<KeptRows>(std::move(values), std::move(valid), rows,
                                         item_bytes);
     }
