@@ -174,7 +174,7 @@ class RowUnits(Units):
         sequence = self._sequence(at)
         plan = share_plan(
             self.groups_of(at),
-            replace(self.options, seed=at.seed),
+            self._options(at),
             at.epoch,
             mine,
             stripe_rows=stripe_rows,
@@ -196,8 +196,12 @@ class RowUnits(Units):
         ordered, self._ordered = self._ordered, None
         if ordered is not None and ordered[0] == (at.seed, at.epoch, at.weights):
             return ordered[1]
-        options = replace(self.options, seed=at.seed)
-        return EpochSequence.of(self.groups_of(at), options, at.epoch, self._permute)
+        return EpochSequence.of(self.groups_of(at), self._options(at), at.epoch, self._permute)
+
+    def _options(self, at: Position) -> Options:
+        """Return the dataset's parameters with the seed of a position."""
+        options = self.options
+        return options if options.seed == at.seed else replace(options, seed=at.seed)
 
     def _cuts(self, sequence: EpochSequence, mine: Share) -> WindowCuts:
         """Return the cuts of a share at the windows of a shuffled epoch."""
@@ -215,8 +219,7 @@ class RowUnits(Units):
         """Plan the rows of several shares side by side, each as a lane."""
         if len(shares) == 1 or not self.options.shuffle:
             return super().lanes_plan(at, shares, stripe_rows=stripe_rows, ramp=ramp)
-        options = replace(self.options, seed=at.seed)
-        return shuffled_lanes(self._sequence(at), options, at.epoch, shares)
+        return shuffled_lanes(self._sequence(at), self._options(at), at.epoch, shares)
 
     def __getstate__(self) -> dict[str, object]:
         names = ("_latest_share", "_latest_plan", "_ordered", "_latest_cuts")
