@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "fastload/base/slab_vector.h"
 #include "fastload/plan/read_plan.h"
 
 namespace fastload {
@@ -15,7 +16,7 @@ namespace fastload {
 // suffices, of equal ones to the latest that came to this room, else to a new bin. Every
 // size is between 1 and `capacity`. (D. S. Johnson, "Near-optimal bin packing
 // algorithms", MIT, 1973.)
-std::vector<int32_t> BestFit(std::span<const uint32_t> sizes, uint32_t capacity);
+SlabVector<int32_t> BestFit(std::span<const uint32_t> sizes, uint32_t capacity);
 
 // The documents of a window, in the order in which they are packed.
 struct Documents {
@@ -25,8 +26,8 @@ struct Documents {
 };
 
 struct PackedRows {
-  std::vector<Segment> segments;  // of all rows, with padding
-  std::vector<int64_t> edges;     // of the rows among the segments
+  SlabVector<Segment> segments;  // of all rows, with padding
+  std::vector<int64_t> edges;    // of the rows among the segments
 };
 
 // Packs documents by best fit: longer documents are cut every `length` elements first,

@@ -6,9 +6,12 @@
 
 #include <cstdint>
 #include <cstring>
+#include <new>
+#include <utility>
 #include <vector>
 
 #include "fastload/base/memory.h"
+#include "fastload/base/slab_vector.h"
 
 namespace fastload {
 namespace {
@@ -150,6 +153,22 @@ TEST(Slabs, AForkHasSlabsOfItsOwn) {
   EXPECT_EQ(status, 0);
   EXPECT_EQ(&Slabs::OfProcess(), slabs);
   Slabs::Free(data);
+}
+
+TEST(SlabVector, GrowsInTheSlabsOfTheProcess) {
+  const int64_t before = Slabs::OfProcess().stats().mapped_bytes;
+  SlabVector<int64_t> numbers(3, 7);
+  for (int64_t i = 0; i < kMebi; ++i) numbers.push_back(i);
+  EXPECT_GE(Slabs::OfProcess().stats().mapped_bytes - before, 8 * kMebi);
+  EXPECT_EQ(numbers[2], 7);
+  EXPECT_EQ(numbers[3], 0);
+  EXPECT_EQ(numbers.back(), kMebi - 1);
+  numbers.resize(numbers.size() + 5);
+  const SlabVector<int64_t> moved = std::move(numbers);
+  EXPECT_EQ(moved.size(), static_cast<size_t>(kMebi) + 8);
+  EXPECT_EQ(moved[3 + 1000], 1000);
+  EXPECT_THROW(SlabAllocator<int64_t>().allocate(SIZE_MAX / 4),
+               std::bad_array_new_length);
 }
 
 }  // namespace
