@@ -256,6 +256,8 @@ def _compare(source: list[Path], small: list[Path], repeats: int) -> None:
         print(f"{line}{result.fill:8.4f}")
     for fit, dataset in zip(specs, datasets.values(), strict=True):
         print(f"planning, {fit}: {planning_us(dataset, specs[fit], repeats):.2f} us a document")
+    for dataset in (lists, *datasets.values()):
+        dataset.close()  # a run has one dataset, and memory for its batches
     makers = [lambda: packed(source), lambda: ragged(source)]
     of_packed, of_lists = first_batch_ms(makers, 4 * repeats)
     print(
