@@ -65,12 +65,12 @@ class NumberSet {
 
 }  // namespace
 
-SlabVector<int32_t> BestFit(std::span<const uint32_t> sizes, uint32_t capacity) {
+PlanArray<int32_t> BestFit(std::span<const uint32_t> sizes, uint32_t capacity) {
   // Items by size, by counting: at last `starts[s]` is where the items of size s end.
   std::vector<uint32_t> starts(size_t{capacity} + 2);
   for (const uint32_t size : sizes) ++starts[capacity - size + 1];
   for (size_t s = 1; s < starts.size(); ++s) starts[s] += starts[s - 1];
-  SlabVector<uint32_t> items(sizes.size());
+  PlanArray<uint32_t> items(sizes.size());
   for (uint32_t i = 0; i < sizes.size(); ++i) items[starts[capacity - sizes[i]]++] = i;
 
   // The bins with the same room form a list: `latest` of each room, and `before` it.
@@ -78,7 +78,7 @@ SlabVector<int32_t> BestFit(std::span<const uint32_t> sizes, uint32_t capacity) 
   std::vector<int32_t> latest(size_t{capacity} + 1, kNone);
   std::vector<int32_t> before;
   NumberSet rooms(capacity);
-  SlabVector<int32_t> bins(sizes.size());
+  PlanArray<int32_t> bins(sizes.size());
   for (const uint32_t item : items) {
     const int64_t fits = rooms.Next(sizes[item]);
     int32_t bin = static_cast<int32_t>(before.size());
@@ -123,7 +123,7 @@ std::vector<Segment> CutLong(const Documents& documents, uint32_t length) {
 
 PackedRows PackWindow(const Documents& documents, uint32_t length,
                       std::optional<uint64_t> key) {
-  SlabVector<uint32_t> sizes;  // of the items, which are whole documents or parts
+  PlanArray<uint32_t> sizes;  // of the items, which are whole documents or parts
   sizes.reserve(documents.rows.size());
   bool whole = true;
   for (const uint32_t row : documents.rows) {
@@ -137,7 +137,7 @@ PackedRows PackWindow(const Documents& documents, uint32_t length,
     sizes.clear();
     for (const Segment& part : parts) sizes.push_back(part.size);
   }
-  const SlabVector<int32_t> bins = BestFit(sizes, length);
+  const PlanArray<int32_t> bins = BestFit(sizes, length);
   const auto last = std::ranges::max_element(bins);
   const size_t count = bins.empty() ? 0 : static_cast<size_t>(*last) + 1;
 

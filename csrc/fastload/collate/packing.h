@@ -6,17 +6,21 @@
 #include <span>
 #include <vector>
 
-#include "fastload/base/slab_vector.h"
+#include "fastload/base/huge_pages.h"
 #include "fastload/plan/read_plan.h"
 
 namespace fastload {
+
+// An array that comes and goes with a plan, in pages that were mostly touched before.
+template <typename T>
+using PlanArray = std::vector<T, HugeAllocator<T>>;
 
 // Best fit decreasing: returns the bin of each item. Items are placed from the largest to
 // the smallest, equal ones in their order; each goes to the bin with the least room that
 // suffices, of equal ones to the latest that came to this room, else to a new bin. Every
 // size is between 1 and `capacity`. (D. S. Johnson, "Near-optimal bin packing
 // algorithms", MIT, 1973.)
-SlabVector<int32_t> BestFit(std::span<const uint32_t> sizes, uint32_t capacity);
+PlanArray<int32_t> BestFit(std::span<const uint32_t> sizes, uint32_t capacity);
 
 // The documents of a window, in the order in which they are packed.
 struct Documents {
@@ -26,8 +30,8 @@ struct Documents {
 };
 
 struct PackedRows {
-  SlabVector<Segment> segments;  // of all rows, with padding
-  std::vector<int64_t> edges;    // of the rows among the segments
+  PlanArray<Segment> segments;  // of all rows, with padding
+  std::vector<int64_t> edges;   // of the rows among the segments
 };
 
 // Packs documents by best fit: longer documents are cut every `length` elements first,

@@ -6,12 +6,12 @@
 
 #include <cstdint>
 #include <cstring>
-#include <new>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
+#include "fastload/base/huge_pages.h"
 #include "fastload/base/memory.h"
-#include "fastload/base/slab_vector.h"
 
 namespace fastload {
 namespace {
@@ -155,20 +155,21 @@ TEST(Slabs, AForkHasSlabsOfItsOwn) {
   Slabs::Free(data);
 }
 
-TEST(SlabVector, GrowsInTheSlabsOfTheProcess) {
+TEST(HugeAllocator, VectorsGrowInTheSlabsOfTheProcess) {
+  using Numbers = std::vector<int64_t, HugeAllocator<int64_t>>;
   const int64_t before = Slabs::OfProcess().stats().mapped_bytes;
-  SlabVector<int64_t> numbers(3, 7);
+  Numbers numbers(3, 7);
   for (int64_t i = 0; i < kMebi; ++i) numbers.push_back(i);
   EXPECT_GE(Slabs::OfProcess().stats().mapped_bytes - before, 8 * kMebi);
   EXPECT_EQ(numbers[2], 7);
   EXPECT_EQ(numbers[3], 0);
   EXPECT_EQ(numbers.back(), kMebi - 1);
   numbers.resize(numbers.size() + 5);
-  const SlabVector<int64_t> moved = std::move(numbers);
+  const Numbers moved = std::move(numbers);
   EXPECT_EQ(moved.size(), static_cast<size_t>(kMebi) + 8);
   EXPECT_EQ(moved[3 + 1000], 1000);
-  EXPECT_THROW(SlabAllocator<int64_t>().allocate(SIZE_MAX / 4),
-               std::bad_array_new_length);
+  Numbers none;
+  EXPECT_THROW(none.reserve(SIZE_MAX / 4), std::length_error);
 }
 
 }  // namespace

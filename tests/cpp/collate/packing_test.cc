@@ -14,9 +14,9 @@ namespace {
 TEST(BestFit, TakesTheLeastRoomThatSuffices) {
   // 6 and 5 open bins with room for 4 and 5; 4 fits the former exactly, 3 the latter.
   EXPECT_EQ(BestFit(std::vector<uint32_t>{3, 6, 5, 4}, 10),
-            (SlabVector<int32_t>{1, 0, 1, 0}));
+            (PlanArray<int32_t>{1, 0, 1, 0}));
   EXPECT_TRUE(BestFit({}, 10).empty());
-  EXPECT_EQ(BestFit(std::vector<uint32_t>{1, 1, 1}, 1), (SlabVector<int32_t>{0, 1, 2}));
+  EXPECT_EQ(BestFit(std::vector<uint32_t>{1, 1, 1}, 1), (PlanArray<int32_t>{0, 1, 2}));
 }
 
 TEST(PackWindow, RowsAreFullAndHoldEachElementOnce) {

@@ -54,7 +54,7 @@ class PackedUnits(UnitsOfWindows):
         options: the dataset's parameters; `limit` counts documents, `batch_size` packed rows.
         packing: the way of packing.
         permute: the permutation of n rows by a key, as `permutation`.
-        pack_windows: the function that packs documents, as `packing.pack_windows`.
+        pack_windows: the function that packs documents, as `PackWindows`.
         background: as for `UnitsOfWindows`; `pack_windows` then should not hold the GIL.
     """
 
