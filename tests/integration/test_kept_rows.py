@@ -269,7 +269,7 @@ def test_documents_that_are_packed(tmp_path, fit):
 
 
 def test_a_code_beyond_its_dictionary_is_an_error_in_each_pass(tmp_path):
-    """In order, codes of lists wait in their pages, and are checked when they are copied."""
+    """Rows of lists that are damaged are not kept."""
     lists = [[(40 * k + j) % 10_000 for j in range(40)] for k in range(ROWS)]
     key = np.where(np.arange(ROWS) % GROUP_ROWS < GROUP_ROWS // 2, 99, 0)
     table = pa.table({"key": key, "ids": pa.array(lists, pa.list_(pa.int64()))})

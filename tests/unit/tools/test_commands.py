@@ -55,15 +55,9 @@ def test_an_empty_cache_directory_is_refused(path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("command", "full"),
-    [
-        ("inspect", False),
-        ("inspect", True),
-        ("cache", False),
-        ("cache", True),
-        pytest.param("bench", True, marks=pytest.mark.slow),
-    ],
+    "command", ["inspect", "cache", pytest.param("bench", marks=pytest.mark.slow)]
 )
+@pytest.mark.parametrize("full", [False, True])
 def test_a_closed_or_full_stdout_prints_no_traceback(path, tmp_path, command, full):
     arguments = [str(path)]
     if command == "cache":

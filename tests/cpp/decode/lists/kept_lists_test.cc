@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -175,6 +175,41 @@ TEST_P(KeptListsTest, RowsWithoutRoomAreNotKept) {
   EXPECT_EQ(kept_.Find(kKey), nullptr);
   EXPECT_FALSE(kept_.Refuses(kKey));
   EXPECT_EQ(memory_->held_bytes(), 0);
+}
+
+// 100 rows of one element each, whose codes wait in their page. The dictionary lacks one.
+class DamagedLists final : public NestedReader {
+ public:
+  Status Skip(int64_t /*rows*/) override { return Status::OK(); }
+  Status Read(int64_t rows, NestedRows* out, bool valid) override {
+    // A run of 100 times the code 1: its length, doubled, in two bytes of 7 bits.
+    const auto page = arrow::Buffer::FromVector(std::vector<uint8_t>{0xc8, 1, 1});
+    const auto dictionary = arrow::Buffer::FromVector(std::vector<int32_t>{10});
+    HybridDecoder decoder;
+    decoder.Reset(page->data(), page->size(), /*bit_width=*/1);
+    const HybridDecoder::Position begin = decoder.position();
+    ARROW_RETURN_NOT_OK(decoder.Skip(rows));
+    out->values.AppendEncoded(rows, sizeof(int32_t),
+                              {.page = page,
+                               .begin = begin,
+                               .end = decoder.position(),
+                               .dictionary = dictionary});
+    out->offsets.assign(1, std::vector<int64_t>(static_cast<size_t>(rows) + 1));
+    std::iota(out->offsets[0].begin(), out->offsets[0].end(), int64_t{0});
+    if (valid) out->valid.assign(static_cast<size_t>(rows), 1);
+    return Status::OK();
+  }
+  int64_t page() const override { return 0; }
+};
+
+TEST(DamagedKeptLists, RowsWithACodeBeyondTheDictionaryAreNotKept) {
+  KeptSelections kept(std::make_shared<KeptMemory>(int64_t{4} << 20));
+  const auto recorder = RecordLists(&kept, kKey, kRows, 1 << 20, SpecOf(/*text=*/false),
+                                    std::make_unique<DamagedLists>());
+  NestedRows out;
+  ASSERT_TRUE(recorder->Read(kRows, &out, /*valid=*/true).ok());
+  EXPECT_EQ(KindOf(out.values.damage().status), ErrorKind::kCorruptFile);
+  EXPECT_EQ(kept.Find(kKey), nullptr);
 }
 
 INSTANTIATE_TEST_SUITE_P(Items, KeptListsTest, ::testing::Bool(),
