@@ -33,9 +33,11 @@ if TYPE_CHECKING:
     from fastload.plan.rank_split import Share
     from fastload.plan.sequence import RowGroups
 
+    Arrays = tuple[Int64s, Int64s, Int64s, NDArray[np.uint64]]
+    """The `pieces`, `takes`, `windows` and `keys` of a ReadPlan."""
+
 __all__ = [
     "PADDING",
-    "Parts",
     "ReadPlan",
     "WindowCuts",
     "epoch_rows",
@@ -201,17 +203,17 @@ def share_plan(
     padding = mine.repeats if options.uneven == "pad" else 0
     if not options.shuffle:
         first_rows = options.batch_size if ramp else stripe_rows
-        parts = striped_parts(sequence, intervals, first_rows, stripe_rows)
+        arrays = striped_parts(sequence, intervals, first_rows, stripe_rows)
     else:
         if cuts is None:
             cuts = window_cuts(ShuffleWindows.of(sequence.rows, options), intervals)
-        parts = shuffled_parts(sequence, cuts, (options.seed, epoch))
+        arrays = shuffled_parts(sequence, cuts, (options.seed, epoch))
     return ReadPlan(
         options.batch_size,
         mine.rows,
         padding,
         options.shuffle,
-        *parts.arrays,
+        *arrays,
         seed=options.seed,
         epoch=epoch,
     )
@@ -238,21 +240,6 @@ def row_group_plan(
     takes[:, 1] = pieces[:, 3] - starts
     windows = np.arange(count + 1).repeat(2).reshape(-1, 2)
     return ReadPlan(batch_rows, rows, 0, False, pieces, takes, windows, np.zeros(count, np.uint64))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Parts:
-    """The windows of a ReadPlan.
-
-    Attributes:
-        arrays: `pieces`, `takes`, `windows` and `keys` of the plan.
-        touched: numbers of the epoch's shuffle windows that are read; None without shuffle.
-        interval: number of the interval in which each window begins, (V,), with shuffle.
-    """
-
-    arrays: tuple[Int64s, Int64s, Int64s, NDArray[np.uint64]]
-    touched: Int64s | None = None
-    interval: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -308,7 +295,7 @@ def window_cuts(
     return WindowCuts(number[cell], starts, stops, takes, begins, cuts.owner[begins[:-1]])
 
 
-def shuffled_parts(sequence: EpochSequence, cuts: WindowCuts, name: tuple[int, int]) -> Parts:
+def shuffled_parts(sequence: EpochSequence, cuts: WindowCuts, name: tuple[int, int]) -> Arrays:
     """Read each window that intervals touch as a whole, and take the intervals' rows of it.
 
     Args:
@@ -319,15 +306,15 @@ def shuffled_parts(sequence: EpochSequence, cuts: WindowCuts, name: tuple[int, i
     pieces, piece_count = sequence.pieces(cuts.starts, cuts.stops)
     offsets = np.stack([edges_of(piece_count), cuts.begins], axis=1)
     keys = stream_keys((*name, WINDOW_STREAM), cuts.touched)
-    return Parts((pieces, cuts.takes, offsets, keys), cuts.touched, cuts.interval)
+    return pieces, cuts.takes, offsets, keys
 
 
 def striped_parts(
     sequence: EpochSequence, intervals: Int64s, first_rows: int, stripe_rows: int
-) -> Parts:
+) -> Arrays:
     """Cut the rows of the intervals into stripes; the first stripe has `first_rows` rows."""
     if not len(intervals):
-        return Parts(_no_arrays())
+        return _no_arrays()
     output = edges_of(intervals[:, 1] - intervals[:, 0])
     rows = output[-1]
     parts = cut(sequence.sparse_edges(stripe_rows), intervals[:, 0], intervals[:, 1])
@@ -342,10 +329,10 @@ def striped_parts(
     begins = np.append(np.flatnonzero(np.diff(cuts.cell, prepend=-1)), len(cuts.cell))
     takes = np.stack([np.zeros(len(stripes) - 1, np.int64), np.diff(stripes)], axis=1)
     windows = np.stack([edges_of(piece_count)[begins], np.arange(len(stripes))], axis=1)
-    return Parts((pieces, takes, windows, np.zeros(len(takes), np.uint64)))
+    return pieces, takes, windows, np.zeros(len(takes), np.uint64)
 
 
-def _no_arrays() -> tuple[Int64s, Int64s, Int64s, NDArray[np.uint64]]:
+def _no_arrays() -> Arrays:
     nothing = np.zeros((0, 2), np.int64)
     first = np.zeros((1, 2), np.int64)
     return np.zeros((0, 4), np.int64), nothing, first, np.zeros(0, np.uint64)

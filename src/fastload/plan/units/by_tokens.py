@@ -65,22 +65,23 @@ class TokenUnits(UnitsOfWindows):
         batch_rows = np.concatenate([np.zeros(0, np.int64), *sizes])
         options = replace(self._rows, seed=seed)
         orders = np.zeros(0, np.uint32)
-        if options.shuffle or self._limits.padded:
+        mixes = options.shuffle or self._limits.padded
+        if mixes:
             cuts = window_cuts(windows.windows, intervals)
-            parts = shuffled_parts(windows.sequence, cuts, (seed, epoch))
-            if self._limits.padded and parts.touched is not None:
-                in_order = [self._batched(windows, w)[0] for w in parts.touched.tolist()]
+            arrays = shuffled_parts(windows.sequence, cuts, (seed, epoch))
+            if self._limits.padded:
+                in_order = [self._batched(windows, w)[0] for w in cuts.touched.tolist()]
                 orders = np.concatenate([orders, *in_order])
         else:
             first = min(stripe_rows, max(1, int(batch_rows[:1].sum()))) if ramp else stripe_rows
-            parts = striped_parts(windows.sequence, intervals, first, stripe_rows)
+            arrays = striped_parts(windows.sequence, intervals, first, stripe_rows)
         padded = mine.repeats and options.uneven == "pad"
         return ReadPlan(
             self.options.batch_size,
             int(batch_rows.sum()),
             int(batch_rows[-1]) if padded else 0,
-            parts.touched is not None,
-            *parts.arrays,
+            mixes,
+            *arrays,
             seed=seed,
             epoch=epoch,
             batch_edges=edges_of(batch_rows),

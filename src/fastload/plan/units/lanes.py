@@ -40,9 +40,8 @@ def shuffled_lanes(
     rows = np.array([share.rows for share in shares])
     windows = ShuffleWindows.of(sequence.rows, options)
     cuts = window_cuts(windows, np.concatenate(intervals), lane)
-    parts = shuffled_parts(sequence, cuts, (options.seed, epoch))
-    pieces, takes, offsets, keys = parts.arrays
-    lane_of = lane[parts.interval]
+    pieces, takes, offsets, keys = shuffled_parts(sequence, cuts, (options.seed, epoch))
+    lane_of = lane[cuts.interval]
     # In the order in which batches need the windows.
     before = edges_of(takes[:, 1] - takes[:, 0])[offsets[:-1, 1]]
     first_batch = (before - edges_of(rows)[lane_of]) // options.batch_size
