@@ -113,7 +113,7 @@ class EpochCell:
     _arrays: SharedArrays | None
 
     def __init__(self, position: Position) -> None:
-        first = {"0": _encoded(PassStart(position))}
+        first = {"0": PassStart(position)}
         latest = {"by_worker": False, "latest": None, "workers": None, "weights": position.weights}
         self._become_owner({"newest": 0, "next": first, "passes": {}, **latest})
 
@@ -122,7 +122,7 @@ class EpochCell:
         self._leave()
         with self._record.changed() as document:
             newest = document["newest"] = document["newest"] + 1
-            orders = {**document["next"], str(newest): _encoded(order)}
+            orders = {**document["next"], str(newest): order}
             document["next"] = _last(orders, _KEPT_ORDERS)
             document["by_worker"] = False
             document["latest"] = None
@@ -224,12 +224,12 @@ class EpochCell:
             first = by_worker and self._passes == 1
             weights = (self._born if first else document)["weights"]
             start = _weighed(own or resolved(order, finished), weights)
-            orders[number] = _encoded(PassStart(_following(start)))
+            orders[number] = PassStart(_following(start))
             document["by_worker"] = by_worker
-            document["latest"] = _encoded(PassStart(start))
+            document["latest"] = PassStart(start)
             document["workers"] = info.num_workers if (info := get_worker_info()) else 0
             if by_worker:
-                passes[name] = _encoded(PassStart(replace(start, taken=0), stays=True))
+                passes[name] = PassStart(replace(start, taken=0), stays=True)
                 document["passes"] = _last(passes, _KEPT_PASSES)
             return order, start
 
@@ -246,7 +246,7 @@ class EpochCell:
 
     def _become_owner(self, document: dict[str, Any]) -> None:
         self._owner = os.getpid()
-        self._record = SharedRecord.of(document, private=True)
+        self._record = SharedRecord.of(document, _encoded, private=True)
         # Shared memory for weights must exist before a worker starts.
         self._arrays = SharedArrays() if document["weights"] else None
         self.beginning = threading.RLock()
@@ -322,7 +322,7 @@ def _rebuilt(fds: list[Any], owner: int, born: dict[str, Any]) -> EpochCell:
     cell = EpochCell.__new__(EpochCell)
     record, *arrays = (fd.detach() for fd in fds)
     state: dict[str, Any] = {"_owner": owner, "_passes": 0, "_starts": Counter(), "_births": {}}
-    state["_record"] = SharedRecord(record)
+    state["_record"] = SharedRecord(record, _encoded)
     state["_arrays"] = SharedArrays(*arrays) if arrays else None
     cell.__dict__.update(state, _born=born, beginning=threading.RLock())
     _register(cell)
@@ -363,7 +363,7 @@ def _following(position: Position) -> Position:
 
 def _weighed(position: Position, weights: str) -> Position:
     """Return a position with `weights` if it begins an epoch; a begun epoch keeps its own."""
-    if position.progress or position.taken:
+    if position.weights == weights or position.progress or position.taken:
         return position
     return replace(position, weights=weights)
 
@@ -374,7 +374,10 @@ def _encoded(order: PassStart) -> list[Any]:
     return [position.seed, position.epoch, legs, order.stays, position.seeds, position.weights]
 
 
-def _decoded(encoded: list[Any]) -> PassStart:
+def _decoded(encoded: list[Any] | PassStart) -> PassStart:
+    """Return an order that a record holds: itself as long as the record is private."""
+    if isinstance(encoded, PassStart):
+        return encoded
     seed, epoch, legs, stays, seeds, weights = encoded
     progress = tuple(Leg(*leg) for leg in legs)
     position = Position(seed, epoch, progress, seeds=tuple(seeds), weights=weights)

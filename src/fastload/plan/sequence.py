@@ -78,6 +78,8 @@ class EpochSequence:
         if not filled.all():
             self._order, self._rows = order[filled], self._rows[filled]
         self._edges = edges_of(self._rows)
+        # The latest result of `pieces`, with the ranges that were cut.
+        self._latest: tuple[Int64s, Int64s, tuple[Int64s, Int64s]] | None = None
 
     @classmethod
     def of(
@@ -120,9 +122,14 @@ class EpochSequence:
     def pieces(self, starts: Int64s, stops: Int64s) -> tuple[Int64s, Int64s]:
         """Cut the ranges [starts, stops), each (n,), at row groups.
 
+        The result of the latest call is kept, for a call with the same two arrays.
+
         Returns:
             The pieces, (P, 4) as in a ReadPlan, and the number of pieces of each range, (n,).
         """
+        latest = self._latest
+        if latest is not None and latest[0] is starts and latest[1] is stops:
+            return latest[2]
         cuts = cut(self._edges, starts, stops)
         pieces = np.empty((len(cuts.cell), 4), np.int64)
         pieces[:, 2:] = self._edges[cuts.cell, np.newaxis]
@@ -131,7 +138,9 @@ class EpochSequence:
         group = self._order[cuts.cell]
         pieces[:, 0] = self._row_groups.file[group]
         pieces[:, 1] = self._row_groups.index[group]
-        return pieces, np.bincount(cuts.owner, minlength=len(starts))
+        result = pieces, np.bincount(cuts.owner, minlength=len(starts))
+        self._latest = starts, stops, result
+        return result
 
     def ranges(self, start: int, stop: int) -> tuple[Int64s, Int64s, Int64s]:
         """Return the row groups of the positions [start, stop), and the rows in each, (n,).

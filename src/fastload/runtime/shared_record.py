@@ -15,7 +15,7 @@ import numpy as np
 from fastload.runtime.platform import anonymous_file
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from numpy.typing import NDArray
 
@@ -41,23 +41,32 @@ class SharedRecord:
 
     Args:
         fd: descriptor of the file; the record closes the descriptor.
+        encode: returns the JSON of an object that JSON has no form for; None = there is none.
     """
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, encode: Callable[[Any], Any] | None = None) -> None:
         self.fd = fd
+        self._encode = encode
         self._private: dict[str, Any] | None = None  # the document, until it is shared
         weakref.finalize(self, os.close, fd)
 
     @classmethod
-    def of(cls, document: dict[str, Any], *, private: bool = False) -> SharedRecord:
+    def of(
+        cls,
+        document: dict[str, Any],
+        encode: Callable[[Any], Any] | None = None,
+        *,
+        private: bool = False,
+    ) -> SharedRecord:
         """Make a new record.
 
         Args:
             document: what the record holds.
+            encode: as for SharedRecord. A private document keeps the objects themselves.
             private: True if no other process reads the record before `share` is called. Until
                 then, reading and changing the document take no system call.
         """
-        record = cls(anonymous_file())
+        record = cls(anonymous_file(), encode)
         record._write(document)
         if private:
             record._private = dict(document)
@@ -117,7 +126,7 @@ class SharedRecord:
         if self._private is not None:
             self._private = document
             return
-        text = json.dumps(document, separators=(",", ":")).encode()
+        text = json.dumps(document, separators=(",", ":"), default=self._encode).encode()
         os.pwrite(self.fd, text, 0)
         os.truncate(self.fd, len(text))
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from fastload.dataset.passes.feed import OpenFeed
     from fastload.dataset.passes.open_feed import FeedFactory
     from fastload.engine.engine import Engine
     from fastload.plan.position import Position, WorkerSlot
-    from fastload.plan.rank_split import Share
-    from fastload.plan.read_plan import ReadPlan
     from fastload.runtime.native import core
 
 __all__ = ["LookAhead", "NextPass", "PreparedPass"]
@@ -44,27 +42,22 @@ class NextPass:
         self.start = start
         self.part = part
         self.before = before
-        self._feeds = feeds
-        self._engine = engine
-        self._rank = rank
-        self._share: Share | None = None
-        self._ordered = False
-        self._plan: ReadPlan | None = None
+        self._steps = self._opened(feeds, engine, rank)
 
     def step(self) -> OpenFeed | None:
-        """Take the next step: choose the share, order, plan, or open and return the feed."""
-        feeds = self._feeds
-        if feeds.plans and self._share is None:
-            self._share = feeds.share_of(self.start, self.part, self._rank)
-            return None
-        if self._share is not None and not self._ordered:
-            feeds.units.order(self.start)
-            self._ordered = True
-            return None
-        if self._share is not None and self._plan is None:
-            self._plan = feeds.plan_of(self._engine, self.start, self._share, ramp=False)
-            return None
-        return feeds.open(self._engine, self.start, self.part, self._rank, self.before, self._plan)
+        """Take the next step; return the feed after the last one."""
+        return next(self._steps)
+
+    def _opened(self, feeds: FeedFactory, engine: Engine, rank: int) -> Iterator[OpenFeed | None]:
+        """Yield None after each step but the last, then the feed."""
+        start, part, plan = self.start, self.part, None
+        if feeds.plans:
+            share = feeds.share_of(start, part, rank)
+            yield None
+            yield from feeds.units.prepare(start, share)
+            plan = feeds.plan_of(engine, start, share, ramp=False)
+            yield None
+        yield feeds.open(engine, start, part, rank, self.before, plan)
 
 
 class PreparedPass:

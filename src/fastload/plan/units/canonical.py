@@ -18,6 +18,7 @@ its slices (see `ReadPlan.lane_of`): the lanes are read side by side, and share 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from fastload.plan.permutation import permutation
@@ -138,9 +139,9 @@ class CanonicalUnits(Units):
         """Begin to find the units that slices consist of, as `Units.foresee` does."""
         self.units.foresee(at)
 
-    def order(self, at: Position) -> None:
-        """Order the row groups of an epoch, as `Units.order` does."""
-        self.units.order(at)
+    def prepare(self, at: Position, mine: Share) -> Iterator[None]:
+        """Order the row groups of an epoch, as the first step of the slices' units does."""
+        return islice(self.units.prepare(at, mine), 1)
 
     def batches(self, at: Position, world: int, rank: int | None) -> int:
         """Return the steps that are left after a position: as many for every rank."""

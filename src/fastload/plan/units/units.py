@@ -72,8 +72,14 @@ class Units(ABC):
             at: returns the position.
         """
 
-    def order(self, at: Position) -> None:  # noqa: B027 - units of windows are ordered when found
-        """Order the row groups of the epoch of a position: `read_plan` then takes less time."""
+    def prepare(self, at: Position, mine: Share) -> Iterator[None]:  # noqa: ARG002 - see RowUnits
+        """Compute parts of `read_plan`, one before each `yield`: it then takes less time.
+
+        Args:
+            at: a position in the epoch.
+            mine: the share to plan.
+        """
+        return iter(())
 
     @abstractmethod
     def read_plan(self, at: Position, mine: Share, *, stripe_rows: int, ramp: bool) -> ReadPlan:
@@ -186,10 +192,17 @@ class RowUnits(Units):
             self._latest_plan = mine, stripe_rows, ramp, plan
         return plan
 
-    def order(self, at: Position) -> None:
-        """Order the row groups of the epoch of a position: `read_plan` then takes less time."""
-        if self.options.shuffle:  # else all epochs may have one plan
-            self._ordered = (at.seed, at.epoch, at.weights), self._sequence(at)
+    def prepare(self, at: Position, mine: Share) -> Iterator[None]:
+        """Order the row groups of an epoch, then cut them at windows."""
+        if not self.options.shuffle:  # all epochs may have one plan
+            return
+        sequence = self._sequence(at)
+        self._ordered = (at.seed, at.epoch, at.weights), sequence
+        yield
+        if not self.varies:  # else the cuts are not kept
+            cuts = self._cuts(sequence, mine)
+            sequence.pieces(cuts.starts, cuts.stops)
+            yield
 
     def _sequence(self, at: Position) -> EpochSequence:
         """Return the row groups of the epoch of a position, in order."""
