@@ -87,8 +87,12 @@ class SharedRecord:
     @contextmanager
     def reading(self) -> Iterator[dict[str, Any]]:
         """Yield the document; others can neither read nor change it until the block ends."""
-        with self._locked():
-            yield self._read()
+        with _threads:
+            if self._private is not None:
+                yield self._private
+                return
+            with self._locked():
+                yield self._read()
 
     @contextmanager
     def changed(self) -> Iterator[dict[str, Any]]:
@@ -97,35 +101,31 @@ class SharedRecord:
         If the block raises an exception, nothing changes. The block may change a private document
         and the dicts in it, but no lists.
         """
-        with self._locked():
-            document = self._read()
-            if self._private is not None:
-                document = {k: dict(v) if isinstance(v, dict) else v for k, v in document.items()}
-            yield document
-            self._write(document)
+        with _threads:
+            if (given := self._private) is not None:
+                private = {k: dict(v) if isinstance(v, dict) else v for k, v in given.items()}
+                yield private
+                self._private = private
+                return
+            with self._locked():
+                document = self._read()
+                yield document
+                self._write(document)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        with _threads:
-            if self._private is not None:
-                yield
-                return
-            fcntl.lockf(self.fd, fcntl.LOCK_EX)
-            try:
-                yield
-            finally:
-                fcntl.lockf(self.fd, fcntl.LOCK_UN)
+        """Hold the lock of the kernel; the caller holds the lock of this process's threads."""
+        fcntl.lockf(self.fd, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.lockf(self.fd, fcntl.LOCK_UN)
 
     def _read(self) -> dict[str, Any]:
-        if self._private is not None:
-            return self._private
         document: dict[str, Any] = json.loads(os.pread(self.fd, os.fstat(self.fd).st_size, 0))
         return document
 
     def _write(self, document: dict[str, Any]) -> None:
-        if self._private is not None:
-            self._private = document
-            return
         text = json.dumps(document, separators=(",", ":"), default=self._encode).encode()
         os.pwrite(self.fd, text, 0)
         os.truncate(self.fd, len(text))
