@@ -105,8 +105,8 @@ namespace {
 
 // Returns the parts of documents, each of at most `length` elements; empty documents have
 // none.
-std::vector<Segment> CutLong(const Documents& documents, uint32_t length) {
-  std::vector<Segment> parts;
+PlanArray<Segment> CutLong(const Documents& documents, uint32_t length) {
+  PlanArray<Segment> parts;
   parts.reserve(documents.rows.size());
   for (const uint32_t row : documents.rows) {
     const uint32_t kept = documents.kept[row];
@@ -131,7 +131,7 @@ PackedRows PackWindow(const Documents& documents, uint32_t length,
     whole = whole && size > 0 && size <= length;
     sizes.push_back(size);
   }
-  std::vector<Segment> parts;
+  PlanArray<Segment> parts;
   if (!whole) {
     parts = CutLong(documents, length);
     sizes.clear();
