@@ -89,8 +89,8 @@ template <typename Stored, typename Code, typename Index, typename Element>
 __attribute__((noinline)) void GatherTo(Stored* out, const Code* codes,
                                         const Index* index, int64_t count,
                                         const Element& element) {
-  fastload::StoreStreamPast(
-      out, count, [=](int64_t i) { return element(codes[index[i]]); }, [](int64_t) {});
+  fastload::StoreStreamPast(out, count,
+                            [=](int64_t i) { return element(codes[index[i]]); });
 }
 
 template <typename T>

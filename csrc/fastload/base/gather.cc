@@ -25,9 +25,9 @@ void ScatterPacked(const uint8_t* rows, const uint32_t* slots, int64_t count,
 template <typename T, typename Element>
 void StoreFor(NextRead next, T* out, int64_t count, const Element& element) {
   if (next == NextRead::kLate) {
-    StoreStreamPast(out, count, element, [](int64_t) {});
+    StoreStreamPast(out, count, element);
   } else {
-    StoreStream(out, count, element, [](int64_t) {});
+    StoreStream(out, count, element);
   }
 }
 

@@ -25,17 +25,14 @@ inline void PrefetchFirst(const void* from, int64_t bytes) {
 // The distance in bytes by which prefetches run ahead of a stream of stores.
 constexpr int64_t kWriteAheadBytes = 2048;
 
-// Sets out[i] = element(i) for i in [0, n), where `out` is not in a cache. Calls
-// on_line(i) before each line of elements, which begins with element i.
-template <typename T, typename Element, typename OnLine>
-inline void StoreStream(T* out, int64_t n, const Element& element,
-                        const OnLine& on_line) {
+// Sets out[i] = element(i) for i in [0, n), where `out` is not in a cache.
+template <typename T, typename Element>
+inline void StoreStream(T* out, int64_t n, const Element& element) {
   constexpr int64_t kPerLine = kCacheLine / static_cast<int64_t>(sizeof(T));
   constexpr int64_t kAhead = kWriteAheadBytes / static_cast<int64_t>(sizeof(T));
   int64_t i = 0;
   for (; i + kPerLine <= n; i += kPerLine) {
     PrefetchForWrite(out + i + kAhead);
-    on_line(i);
     for (int64_t j = i; j < i + kPerLine; ++j) out[j] = element(j);
   }
   for (; i < n; ++i) out[i] = element(i);

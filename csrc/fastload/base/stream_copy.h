@@ -59,21 +59,46 @@ inline void StreamStore(T value, uint8_t* to) {
   std::memcpy(to, &value, sizeof(value));
 }
 
-// Does the same as StoreStream, but bypasses the caches for elements that StreamStore can
-// store past the caches.
-template <typename T, typename Element, typename OnLine>
-inline void StoreStreamPast(T* out, int64_t n, const Element& element,
-                            const OnLine& on_line) {
-  if constexpr (sizeof(T) < 4) return StoreStream(out, n, element, on_line);
-  constexpr int64_t kPerLine = kCacheLine / static_cast<int64_t>(sizeof(T));
+#if defined(__SSE2__)
+// Stores element(i), element(i + 1), ... past the caches, as many as 16 bytes hold, to 16
+// aligned bytes.
+template <typename T, typename Element>
+inline void StreamStoreWord(T* out, int64_t i, const Element& element) {
+  __m128i word;
+  if constexpr (sizeof(T) == 8) {
+    word = _mm_set_epi64x(static_cast<int64_t>(element(i + 1)),
+                          static_cast<int64_t>(element(i)));
+  } else {
+    word = _mm_set_epi32(
+        static_cast<int32_t>(element(i + 3)), static_cast<int32_t>(element(i + 2)),
+        static_cast<int32_t>(element(i + 1)), static_cast<int32_t>(element(i)));
+  }
+  _mm_stream_si128(reinterpret_cast<__m128i*>(out + i), word);
+}
+#endif
+
+// Sets out[i] = element(i) for i in [0, n), past the caches if an element has 4 or 8
+// bytes, as StoreStream otherwise.
+template <typename T, typename Element>
+inline void StoreStreamPast(T* out, int64_t n, const Element& element) {
+  if constexpr (sizeof(T) < 4) return StoreStream(out, n, element);
+  const auto store = [&](int64_t i) {
+    StreamStore(element(i), reinterpret_cast<uint8_t*>(out + i));
+  };
   int64_t i = 0;
-  for (; i + kPerLine <= n; i += kPerLine) {
-    on_line(i);
-    for (int64_t j = i; j < i + kPerLine; ++j) {
-      StreamStore(element(j), reinterpret_cast<uint8_t*>(out + j));
+#if defined(__SSE2__)
+  if constexpr (sizeof(T) >= 4) {
+    constexpr int64_t kPerWord = sizeof(__m128i) / sizeof(T);
+    constexpr int64_t kPerLine = kCacheLine / static_cast<int64_t>(sizeof(T));
+    for (; i < n && reinterpret_cast<uintptr_t>(out + i) % kCacheLine != 0; ++i) store(i);
+    for (; i + kPerLine <= n; i += kPerLine) {
+      for (int64_t j = i; j < i + kPerLine; j += kPerWord) {
+        StreamStoreWord(out, j, element);
+      }
     }
   }
-  for (; i < n; ++i) StreamStore(element(i), reinterpret_cast<uint8_t*>(out + i));
+#endif
+  for (; i < n; ++i) store(i);
 }
 
 inline void StreamFence() {

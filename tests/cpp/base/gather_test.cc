@@ -87,22 +87,25 @@ TEST(Gather, EqualsAPlainLoop) {
         from.Randomise(&random);
         std::vector<uint16_t> index(static_cast<size_t>(count));
         for (uint16_t& i : index) i = static_cast<uint16_t>(random() % rows);
-        Bytes expected(count * stride + 64);
+        const auto first =
+            static_cast<int64_t>(random() % 20);  // within a line, or at its start
+        Bytes expected((first + count) * stride + 64);
         for (int64_t i = 0; i < count; ++i) {
-          std::memcpy(expected.data() + i * stride,
+          std::memcpy(expected.data() + (first + i) * stride,
                       from.data() + int64_t{index[static_cast<size_t>(i)]} * width,
                       static_cast<size_t>(width));
         }
         const std::vector<uint32_t> wide(index.begin(), index.end());
         for (const NextRead next : {NextRead::kSoon, NextRead::kLate}) {
           for (const bool is_wide : {false, true}) {
-            Bytes out(count * stride + 64);
+            Bytes out((first + count) * stride + 64);
+            uint8_t* const to = out.data() + first * stride;
             if (is_wide) {
-              Gather(from.data(), width, wide.data(), count, out.data(), stride, next);
+              Gather(from.data(), width, wide.data(), count, to, stride, next);
             } else {
-              Gather(from.data(), width, index.data(), count, out.data(), stride, next);
+              Gather(from.data(), width, index.data(), count, to, stride, next);
             }
-            // No byte between the rows, or after the last row, is written.
+            // No byte before, between or after the rows is written.
             ASSERT_TRUE(out == expected)
                 << "width " << width << " stride " << stride << " count " << count;
           }
@@ -145,19 +148,20 @@ TEST(GatherCodes, EqualsAPlainLoop) {
         }
         std::vector<uint16_t> index(static_cast<size_t>(count));
         for (uint16_t& i : index) i = static_cast<uint16_t>(random() % slots);
-        Bytes expected(count * width);
+        const auto first = static_cast<int64_t>(random() % 20);
+        Bytes expected((first + count) * width);
         for (int64_t i = 0; i < count; ++i) {
           const int64_t code = code_of[index[static_cast<size_t>(i)]];
-          std::memcpy(expected.data() + i * width, table.data() + code * width,
+          std::memcpy(expected.data() + (first + i) * width, table.data() + code * width,
                       static_cast<size_t>(width));
         }
         const std::vector<uint32_t> wide(index.begin(), index.end());
         for (const NextRead next : {NextRead::kSoon, NextRead::kLate}) {
           for (const bool is_wide : {false, true}) {
-            Bytes out(count * width);
+            Bytes out((first + count) * width);
             const auto gather = [&](const auto* at) {
               GatherCodes(codes.data(), code_bytes, at, count, table.data(), width,
-                          out.data(), next);
+                          out.data() + first * width, next);
             };
             is_wide ? gather(wide.data()) : gather(index.data());
             ASSERT_TRUE(out == expected)

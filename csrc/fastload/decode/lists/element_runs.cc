@@ -151,9 +151,7 @@ void ElementRuns::LookUp(const Run& run, int64_t offset, int64_t bytes,
     constexpr auto kItem = static_cast<int64_t>(sizeof(T));
     const auto* const entries = reinterpret_cast<const T*>(run.dictionary->data());
     const auto* const codes = reinterpret_cast<const Code*>(Data(run)) + offset / kItem;
-    StoreStream(
-        elements, bytes / kItem, [&](int64_t i) { return entries[codes[i]]; },
-        [](int64_t) {});
+    StoreStream(elements, bytes / kItem, [&](int64_t i) { return entries[codes[i]]; });
   };
   if (run.item == 4) {
     look_up(reinterpret_cast<uint32_t*>(out));

@@ -160,7 +160,7 @@ Status HybridDecoder::LookupPacked(const T* dictionary, int64_t size, int64_t n,
     std::memcpy(&code, codes + i * static_cast<int64_t>(sizeof(Code)), sizeof(Code));
     return dictionary[code];
   };
-  StoreStream(out, n, element, [](int64_t) {});
+  StoreStream(out, n, element);
   return Status::OK();
 }
 
