@@ -10,20 +10,23 @@ stands a plain shuffled pass: as many rows in such batches, shuffled among as ma
 and with "small windows" the same among an eighth as many, as each of the 8 slices is.
 The table is written twice: with row groups of a quarter of a slice, and of twice a slice, so that
 slices share row groups. Before any timing, the rows of the first steps over 8 ranks are compared
-with those of one process. Every run opens the dataset anew, and the ways take turns. The output
-has the rows per second of the first epoch and of later epochs, as the best of the runs; the rates
-as shares of those of one slice; and the bytes of the files that were read, for each row. The goal
-is a share of at least 0.9. With --keep-none, the datasets keep no decompressed pages in memory.
+with those of one process. Every run opens the datasets anew, and the ways take turns of a few
+epochs. The output has the rows per second of the first epoch and of later epochs, as medians; the
+median of the shares of the rate that one slice has in the same turn; and the bytes of the files
+that were read, for each row. The goal is a share of at least 0.9. With --keep-none, the datasets
+keep no decompressed pages in memory.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import statistics
 import tempfile
 import time
 from collections import Counter
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,6 +52,7 @@ _DOCUMENT_WINDOW = 1 << 16
 _COLUMNS = 20
 _LENGTH = 8192
 _STEPS = 4  # that are compared
+_TURNS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,41 +137,60 @@ def _first_steps(dataset: FastParquetDataset, key: str) -> list[Counter[bytes]]:
         return [keys(batch) for batch in islice(dataset, _STEPS)]
 
 
-def figures_of(
-    dataset: FastParquetDataset, later_epochs: int, *, keep: bool
-) -> tuple[float, float, float]:
-    """Return the rows per second of the first epoch and of later ones, and bytes read for a row."""
-    with dataset:
-        if not keep:
-            keep_no_pages(dataset)
-        len(dataset)  # lengths of documents are known before the clock starts
-        rates, total = [], 0
-        for epochs in (1, later_epochs):
-            start, rows = time.perf_counter(), 0
-            for _ in range(epochs):
-                rows += sum(batch.rows for batch in dataset)
-            rates.append(rows / (time.perf_counter() - start))
-            total += rows
-        return rates[0], rates[1], dataset.stats().read.bytes / total
+@dataclass(slots=True)
+class Figures:
+    """The figures of one way.
+
+    Attributes:
+        first: rows per second of the first epoch, by run.
+        later: rows per second of later epochs, by turn of every run.
+        read: bytes of the files that were read.
+        rows: number of rows that were delivered.
+    """
+
+    first: list[float] = field(default_factory=list)
+    later: list[float] = field(default_factory=list)
+    read: int = 0
+    rows: int = 0
+
+    def rate_of(self, dataset: FastParquetDataset, epochs: int) -> float:
+        """Return the rows per second of some epochs, and count the rows."""
+        start, rows = time.perf_counter(), 0
+        for _ in range(epochs):
+            rows += sum(batch.rows for batch in dataset)
+        self.rows += rows
+        return rows / (time.perf_counter() - start)
 
 
-def measure(
-    case: Case, repeats: int, later_epochs: int, *, keep: bool
-) -> dict[str, tuple[float, float, float]]:
-    """Return the best figures of each way."""
+def measure(case: Case, repeats: int, later_epochs: int, *, keep: bool) -> dict[str, Figures]:
+    """Return the figures of each way; the ways take turns."""
     ways = {
         "one slice": lambda: case.sliced(_SLICES[0]),
         "8 slices": lambda: case.sliced(_SLICES[1]),
         "plain": lambda: case.plain(case.window // _SLICES[0]),
         "small windows": lambda: case.plain(case.window // _SLICES[1]),
     }
-    best = dict.fromkeys(ways, (0.0, 0.0, float("inf")))
+    figures = {name: Figures() for name in ways}
+    epochs = max(1, later_epochs // _TURNS)
     for _ in range(repeats):
-        for name, way in ways.items():
-            first, later, read = figures_of(way(), later_epochs, keep=keep)
-            before = best[name]
-            best[name] = max(first, before[0]), max(later, before[1]), min(read, before[2])
-    return best
+        with ExitStack() as stack:
+            opened = {name: stack.enter_context(way()) for name, way in ways.items()}
+            for name, dataset in opened.items():
+                if not keep:
+                    keep_no_pages(dataset)
+                len(dataset)  # lengths of documents are known before the clock starts
+                figures[name].first.append(figures[name].rate_of(dataset, 1))
+            for _ in range(_TURNS):
+                for name, dataset in opened.items():
+                    figures[name].later.append(figures[name].rate_of(dataset, epochs))
+            for name, dataset in opened.items():
+                figures[name].read += dataset.stats().read.bytes
+    return figures
+
+
+def share_of(rates: list[float], base: list[float]) -> float:
+    """Return the median share of rates, each of the rate of the base in the same turn."""
+    return statistics.median(rate / of for rate, of in zip(rates, base, strict=True))
 
 
 def show(cases: Sequence[Case], repeats: int, later_epochs: int, *, keep: bool) -> None:
@@ -175,15 +198,17 @@ def show(cases: Sequence[Case], repeats: int, later_epochs: int, *, keep: bool) 
     for case in cases:
         for slices in _SLICES:
             expect_same_steps(case, slices)
-    print(f"rank 0 of {_RANKS}, {available_cores()} cores; the best of {repeats} runs")
+    print(f"rank 0 of {_RANKS}, {available_cores()} cores; medians of {repeats} runs")
     print(f"{'':52}{'first epoch':>12}{'share':>7}{'later':>12}{'share':>7}{'bytes read':>12}")
     for case in cases:
         figures = measure(case, repeats, later_epochs, keep=keep)
         base = figures["one slice"]
-        for way, (first, later, read) in figures.items():
+        for way, got in figures.items():
             name = f"{case.name}, {case.batch_rows} rows a batch, {way}"
-            line = f"{name:52}{first:12,.0f}{first / base[0]:7.2f}"
-            print(f"{line}{later:12,.0f}{later / base[1]:7.2f}{read:12,.0f}", flush=True)
+            first, later = statistics.median(got.first), statistics.median(got.later)
+            line = f"{name:52}{first:12,.0f}{share_of(got.first, base.first):7.2f}"
+            line += f"{later:12,.0f}{share_of(got.later, base.later):7.2f}"
+            print(f"{line}{got.read / got.rows:12,.0f}", flush=True)
 
 
 def main() -> None:
