@@ -4,8 +4,9 @@
 
 The documents have log-normal lengths of mean 600 tokens, the packed rows 8192 tokens. The output
 has the fill (tokens / places of packed rows), the microseconds a document of planning an epoch, the
-milliseconds to the first batch, and of batches in hand the tokens per second and the CPU time, as
-the best of the runs. TRL and Grain are measured where they are installed; both pack fewer
+milliseconds to the first batch, and of batches in hand the tokens per second and the CPU time. The
+ways take turns; the figures are medians over the turns, also of the shares of the `Ragged`'s rate
+or time in the same turn. TRL and Grain are measured where they are installed; both pack fewer
 documents, and all their work counts: reading, packing and making tensors. Before any timing, the
 documents of all packed rows are compared with those of the files.
 """
@@ -14,10 +15,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import statistics
 import tempfile
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,19 +50,19 @@ _EPOCHS = 4
 Packed = tuple[torch.Tensor, "Sequence[Sequence[int]]"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Result:
-    """The figures of one way to make batches.
+    """The figures of one way to make batches, by turn.
 
     Attributes:
         tokens_per_s: tokens of documents per second, without padding.
-        cpu_ns: CPU time of all threads for a token, as the least of the runs.
-        fill: tokens of documents / places of rows.
+        cpu_ns: CPU time of all threads for a token.
+        fill: tokens of documents / places of rows, the same in all turns.
     """
 
-    tokens_per_s: float
-    cpu_ns: float
-    fill: float
+    tokens_per_s: list[float] = field(default_factory=list)
+    cpu_ns: list[float] = field(default_factory=list)
+    fill: float = 0.0
 
 
 def write_documents(directory: Path, documents: int) -> list[Path]:
@@ -149,31 +151,45 @@ def planning_us(dataset: FastParquetDataset, spec: Pack, repeats: int) -> float:
     return best / dataset.num_rows * 1e6
 
 
-def first_batch_ms(ways: Sequence[Callable[[], FastParquetDataset]], repeats: int) -> list[float]:
-    """Return the milliseconds from making a dataset to its first batch, lengths being kept."""
-    best = [float("inf")] * len(ways)
+def first_batch_ms(
+    ways: Sequence[Callable[[], FastParquetDataset]], repeats: int
+) -> list[list[float]]:
+    """Return the milliseconds from making a dataset to its first batch, lengths being kept.
+
+    Args:
+        ways: make a dataset each.
+        repeats: number of turns.
+
+    Returns:
+        For each way, the milliseconds by turn.
+    """
+    taken: list[list[float]] = [[] for _ in ways]
     for _ in range(repeats):
         for number, make in enumerate(ways):
             start = time.perf_counter()
             with make() as dataset:
                 next(iter(dataset))
-                best[number] = min(best[number], time.perf_counter() - start)
-    return [seconds * 1e3 for seconds in best]
+                taken[number].append((time.perf_counter() - start) * 1e3)
+    return taken
 
 
-def best_in_turn(ways: dict[str, Callable[[], tuple[int, int]]], repeats: int) -> dict[str, Result]:
-    """Return the best rate of each way; a way returns its tokens, and the places of its rows."""
-    results: dict[str, Result] = {}
+def in_turn(ways: dict[str, Callable[[], tuple[int, int]]], repeats: int) -> dict[str, Result]:
+    """Return the figures of each way; a way returns its tokens, and the places of its rows."""
+    results = {name: Result() for name in ways}
     for _ in range(repeats):
         for name, way in ways.items():
             start, used = time.perf_counter(), time.process_time()
             tokens, places = way()
-            rate = tokens / (time.perf_counter() - start)
-            cpu_ns = (time.process_time() - used) / tokens * 1e9
-            before = results.get(name, Result(0, float("inf"), 0))
-            best = max(rate, before.tokens_per_s), min(cpu_ns, before.cpu_ns)
-            results[name] = Result(*best, tokens / places)
+            result = results[name]
+            result.tokens_per_s.append(tokens / (time.perf_counter() - start))
+            result.cpu_ns.append((time.process_time() - used) / tokens * 1e9)
+            result.fill = tokens / places
     return results
+
+
+def median_share(figures: Sequence[float], base: Sequence[float]) -> float:
+    """Return the median over the turns of figures as shares of those of the base."""
+    return statistics.median(one / of for one, of in zip(figures, base, strict=False))
 
 
 def in_hand(dataset: FastParquetDataset, tokens: int) -> tuple[int, int]:
@@ -203,7 +219,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--documents", type=int, default=50_000)
     parser.add_argument("--peer-documents", type=int, default=10_000)
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=9)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         os.environ["FASTLOAD_CACHE_DIR"] = os.path.join(directory, "cache")
@@ -241,18 +257,19 @@ def _compare(source: list[Path], small: list[Path], repeats: int) -> None:
     }
     for name, dataset in datasets.items():
         ways[name] = lambda dataset=dataset: in_hand(dataset, tokens)
-    results = best_in_turn({**ways, **peers}, repeats)
-    results |= best_in_turn(slow, 2)
+    results = in_turn({**ways, **peers}, repeats)
+    results |= in_turn(slow, 2)
     base = results["fastload, Ragged"].tokens_per_s
     mean = tokens / lists.num_rows
     print(
         f"{lists.num_rows:,} documents of {mean:.0f} tokens on average, rows of {_LENGTH} tokens, "
-        f"{available_cores()} cores; the best of {repeats} runs"
+        f"{available_cores()} cores; medians of {repeats} turns"
     )
     print(f"{'':20}{'M tokens/s':>12}{'of Ragged':>11}{'CPU ns/token':>14}{'fill':>8}")
     for name, result in results.items():
-        rate = result.tokens_per_s
-        line = f"{name:20}{rate / 1e6:12.1f}{rate / base:11.4f}{result.cpu_ns:14.2f}"
+        rate = statistics.median(result.tokens_per_s)
+        share = median_share(result.tokens_per_s, base)
+        line = f"{name:20}{rate / 1e6:12.1f}{share:11.4f}{statistics.median(result.cpu_ns):14.2f}"
         print(f"{line}{result.fill:8.4f}")
     for fit, dataset in zip(specs, datasets.values(), strict=True):
         print(f"planning, {fit}: {planning_us(dataset, specs[fit], repeats):.2f} us a document")
@@ -260,10 +277,10 @@ def _compare(source: list[Path], small: list[Path], repeats: int) -> None:
         dataset.close()  # a run has one dataset, and memory for its batches
     makers = [lambda: packed(source), lambda: ragged(source)]
     of_packed, of_lists = first_batch_ms(makers, 4 * repeats)
-    print(
-        f"first batch: {of_packed:.1f} ms packed, {of_lists:.1f} ms Ragged, ratio "
-        f"{of_packed / of_lists:.2f}"
+    both = (
+        f"{statistics.median(of_packed):.1f} ms packed, {statistics.median(of_lists):.1f} ms Ragged"
     )
+    print(f"first batch: {both}, ratio {median_share(of_packed, of_lists):.2f}")
 
 
 if __name__ == "__main__":

@@ -190,6 +190,44 @@ std::span<const T> SpanOf(const Array<T>& numbers) {
   return {numbers.data(), static_cast<size_t>(numbers.size())};
 }
 
+// Returns the segments as an array that shares the packed windows with the plans that are
+// made of it.
+py::array_t<uint32_t> SegmentsArray(const SharedWindows& packed) {
+  const auto& segments = packed->rows.segments;
+  const auto count = static_cast<py::ssize_t>(segments.size());
+  const auto* const numbers = reinterpret_cast<const uint32_t*>(segments.data());
+  auto shared = std::make_unique<SharedWindows>(packed);
+  const py::capsule owner(shared.get(), kSharedWindows,
+                          [](void* all) { delete static_cast<SharedWindows*>(all); });
+  shared.release();  // the capsule owns the pointer now
+  py::array_t<uint32_t> array({count, py::ssize_t{4}}, numbers, owner);
+  array.attr("flags").attr("writeable") = false;
+  return array;
+}
+
+py::array_t<uint32_t> SplitWindowArray(const Array<uint32_t>& rows,
+                                       const Array<uint32_t>& kept,
+                                       const Array<uint32_t>& lengths, uint32_t length,
+                                       int64_t first, int64_t start, int64_t stop) {
+  if (length == 0) throw py::value_error("Expected a length of at least 1, got 0");
+  const Documents documents{
+      .rows = SpanOf(rows), .kept = SpanOf(kept), .lengths = SpanOf(lengths)};
+  const size_t count = documents.lengths.size();
+  if (documents.kept.size() != count ||
+      std::ranges::any_of(documents.rows, [&](uint32_t row) { return row >= count; })) {
+    throw py::value_error("Expected rows that have lengths, got others");
+  }
+  if (first < 0 || start < 0) {
+    throw py::value_error("Expected numbers of tokens from 0 on, got a negative one");
+  }
+  auto packed = std::make_shared<PackedWindows>();
+  {
+    py::gil_scoped_release release;
+    packed->rows.segments = SplitWindow(documents, length, first, start, stop);
+  }
+  return SegmentsArray(packed);
+}
+
 py::tuple PackWindowsArrays(const Array<uint32_t>& kept, const Array<uint32_t>& lengths,
                             const Array<int64_t>& edges, int64_t first, int64_t stop,
                             uint32_t length, const std::optional<Array<uint64_t>>& keys,
@@ -226,16 +264,7 @@ py::tuple PackWindowsArrays(const Array<uint32_t>& kept, const Array<uint32_t>& 
   };
   py::array_t<int64_t> row_edges = copied(rows.edges);
   py::array_t<int64_t> window_rows = copied(packed->window_rows);
-  // The array of segments shares the packed windows with the plans that are made of it.
-  const auto count = static_cast<py::ssize_t>(rows.segments.size());
-  const auto* const numbers = reinterpret_cast<const uint32_t*>(rows.segments.data());
-  auto shared = std::make_unique<SharedWindows>(packed);
-  const py::capsule owner(shared.get(), kSharedWindows,
-                          [](void* all) { delete static_cast<SharedWindows*>(all); });
-  shared.release();  // the capsule owns the pointer now
-  py::array_t<uint32_t> segments({count, py::ssize_t{4}}, numbers, owner);
-  segments.attr("flags").attr("writeable") = false;
-  return py::make_tuple(std::move(segments), std::move(row_edges),
+  return py::make_tuple(SegmentsArray(packed), std::move(row_edges),
                         std::move(window_rows));
 }
 
@@ -269,6 +298,12 @@ void RegisterReadPlan(py::module_& m) {
         "Returns the segments of the packed rows of windows, the edges of the rows, and\n"
         "the edges of the windows among the rows: see PackWindows in\n"
         "fastload.plan.units.packing.");
+  m.def("split_window", &SplitWindowArray, py::arg("rows"), py::arg("kept"),
+        py::arg("lengths"), py::arg("length"), py::arg("first"), py::arg("start"),
+        py::arg("stop"),
+        "Returns the segments of a range of the stream that a window's documents make: "
+        "see\n"
+        "SplitWindow in fastload.plan.units.packing.");
 }
 
 }  // namespace fastload

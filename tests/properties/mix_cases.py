@@ -17,7 +17,7 @@ from fastload.plan.units.packed import PackedUnits
 from fastload.plan.units.packing import Packing
 from fastload.plan.units.units import RowUnits
 from fastload.plan.units.windows import Lengths
-from support.packing import pack_windows
+from support.packing import PACKER
 
 ways = {
     "uneven": st.sampled_from(["wrap", "wrap", "drop", "pad"]),
@@ -54,7 +54,7 @@ def units_of_lists(draw):
     shuffled = {"shuffle": st.sampled_from([True, True, False]), "shuffle_window": st.just(9)}
     if draw(st.booleans()):
         options = draw(st.builds(Options, st.integers(1, 4), **shuffled, **ways))
-        return PackedUnits(lists, options, draw(packings), permutation, pack_windows)
+        return PackedUnits(lists, options, draw(packings), permutation, PACKER)
     options = draw(st.builds(Options, st.just(1), **shuffled, **ways))
     return TokenUnits(lists, options, draw(budgets), permutation)
 

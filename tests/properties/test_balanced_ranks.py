@@ -10,7 +10,7 @@ from fastload.plan.read_plan import PADDING
 from fastload.plan.sequence import RowGroups
 from fastload.plan.units.canonical import CanonicalUnits, slice_options
 from fastload.plan.units.packed import PackedUnits
-from fastload.plan.units.packing import Packing
+from fastload.plan.units.packing import Packer, Packing
 from fastload.plan.units.windows import Lengths
 from fastload.runtime.native import core
 
@@ -43,7 +43,8 @@ def packed_units(lengths, fit, slices):
     packing = Packing(LENGTH, fit, "split")
     of_slice = slice_options(options)
     of_lengths = Lengths(RowGroups(rows, 0 * rows, np.arange(len(rows))), lengths)
-    units = PackedUnits(of_lengths, of_slice, packing, permutation, core.pack_windows)
+    packer = Packer(core.pack_windows, core.split_window)
+    units = PackedUnits(of_lengths, of_slice, packing, permutation, packer)
     return units if slices is None else CanonicalUnits(units, slices)
 
 

@@ -28,7 +28,7 @@ from fastload.plan.units.canonical import row_units, slice_options
 from fastload.plan.units.packed import PackedUnits
 from fastload.plan.units.packing import Packing
 from fastload.plan.units.units import Units
-from support.packing import pack_windows
+from support.packing import PACKER
 
 SLICES = (1, 2, 3, 4, 6, 8, 12)
 
@@ -144,7 +144,7 @@ def test_lanes_packed_together_are_those_packed_one_by_one(
 ):
     options = Options(rows, shuffle=shuffle, shuffle_window=9, seed=3, uneven=uneven)
     documents = lengths_of(lengths, 7)
-    packed = PackedUnits(documents, options, packing, permutation, pack_windows)
+    packed = PackedUnits(documents, options, packing, permutation, PACKER)
     assert_lanes_are_planned_alike(packed, 1, slices, first, None)
 
 

@@ -18,7 +18,7 @@ from fastload.plan.progress import Leg, advance
 from fastload.plan.steps import step_of_leg
 from fastload.plan.units.packed import PackedUnits
 from fastload.plan.units.packing import Packing
-from support.packing import pack_windows
+from support.packing import PACKER
 
 thorough = settings(max_examples=400, deadline=None)
 
@@ -147,7 +147,7 @@ def test_the_rows_of_a_step_are_those_delivered(mixture, legs, shape):
 def test_repetitions_have_as_many_batches_as_their_own_orders_give():
     lists = lengths_of([1, 9, 9, 5, 5, 5, 1, 8, 2, 6, 4, 7, 3] * 4, 5)
     options = Options(1, shuffle=True, shuffle_window=7)
-    packed = SourceUnits(PackedUnits(lists, options, Packing(10), permutation, pack_windows))
+    packed = SourceUnits(PackedUnits(lists, options, Packing(10), permutation, PACKER))
     mixture = Mixture((row_source(300, Options(1)), packed), (1.0, 1.0), "repeat", 3, (0, 1))
     shares = list(mix_plan(mixture, 7, (), 1, 0).shares(1))
     totals = [packed.total(own.seed, 7) for own in shares]
@@ -165,7 +165,7 @@ def test_repetitions_have_as_many_batches_as_their_own_orders_give():
 def test_seeds_of_sources_decide_the_numbers_of_batches():
     lists = lengths_of([1, 9, 9, 5, 5, 5, 1, 8, 2, 6, 4, 7, 3] * 4, 5)
     options = Options(1, shuffle=True, shuffle_window=7)
-    packed = SourceUnits(PackedUnits(lists, options, Packing(10), permutation, pack_windows))
+    packed = SourceUnits(PackedUnits(lists, options, Packing(10), permutation, PACKER))
     mixture = Mixture((packed,), None, "all", 3, (0,))
     totals = [packed.total(seed, 7) for seed in range(20)]
     assert len(set(totals)) > 1
@@ -177,7 +177,7 @@ def test_seeds_of_sources_decide_the_numbers_of_batches():
 def test_a_repetition_without_a_batch_has_the_order_of_the_first():
     lists = lengths_of([0, 0, 5, 0, 5, 0, 0, 0], 8)
     options = Options(1, shuffle=True, limit=2)
-    packed = SourceUnits(PackedUnits(lists, options, Packing(5), permutation, pack_windows))
+    packed = SourceUnits(PackedUnits(lists, options, Packing(5), permutation, PACKER))
     seed = next(seed for seed in itertools.count() if packed.total(seed, 7) == 2)
     mixture = Mixture((row_source(99, Options(1)), packed), (1.0, 1.0), "repeat", 3, (0, seed))
     shares = list(mix_plan(mixture, 7, (), 1, 0).shares(1))

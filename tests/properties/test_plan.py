@@ -234,7 +234,7 @@ def test_plans_are_well_formed(case, legs, shape):
     st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 3)), max_size=8),
 )
 def test_what_units_keep_from_pass_to_pass_changes_no_plan(case, shape, passes):
-    """Passes of two seeds and three epochs come in any order, some with parts of their plan computed ahead."""
+    """Passes come in any order of seeds and epochs, some with parts of the plan computed ahead."""
     stripe_rows = case.stripe_batches * case.options.batch_size
     world, workers = shape
     kept = RowUnits(case.row_groups, case.options)

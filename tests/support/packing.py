@@ -1,4 +1,4 @@
-"""The definition of packing by best fit, in plain Python, with which the core is compared."""
+"""The definition of packing in plain Python, with which the core is compared."""
 
 from __future__ import annotations
 
@@ -10,13 +10,29 @@ import numpy as np
 from fastload.plan.intervals import edges_of
 from fastload.plan.permutation import permutation
 from fastload.plan.read_plan import PADDING
-from fastload.plan.units.packing import PackedWindows, documents
+from fastload.plan.units.packing import PackedWindows, Packer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fastload.plan.intervals import Int64s
     from fastload.plan.units.packing import Segments
+
+
+def documents(
+    rows: NDArray[np.uint32], kept: NDArray[np.uint32], lengths: NDArray[np.uint32]
+) -> Segments:
+    """Return the tokens to pack of each document, as one segment a document, without empty ones.
+
+    Args:
+        rows: rows of the documents in their window, in order, (n,).
+        kept: tokens of each row of the window that are packed.
+        lengths: tokens of each row of the window.
+    """
+    sizes = kept[rows]
+    segments = np.empty((len(rows), 4), np.uint32)
+    segments[:, 0], segments[:, 1], segments[:, 2], segments[:, 3] = rows, 0, sizes, lengths[rows]
+    return segments if sizes.all() else segments[sizes > 0]
 
 
 def best_fit(lengths: NDArray[np.uint32], capacity: int) -> NDArray[np.int32]:
@@ -110,6 +126,29 @@ def pack_window(
     return np.concatenate(packed), edges_of(np.array([len(row) for row in packed[1:]], np.int64))
 
 
+def split_window(
+    rows: NDArray[np.uint32],
+    kept: NDArray[np.uint32],
+    lengths: NDArray[np.uint32],
+    length: int,
+    first: int,
+    start: int,
+    stop: int,
+) -> Segments:
+    """Cut the stream of a window's documents; arguments and result as for `SplitWindow`."""
+    docs = documents(rows, kept, lengths)
+    edges = edges_of(docs[:, 2].astype(np.int64))
+    row_edges = np.arange(-(-(first + start) // length) * length, first + stop, length) - first
+    cuts = np.concatenate([[start], edges[(edges > start) & (edges < stop)], row_edges])
+    cuts.sort(kind="stable")  # merges ascending parts
+    cuts = cuts[np.diff(cuts, prepend=-1) > 0]
+    owner = np.searchsorted(edges, cuts, side="right") - 1
+    segments = docs[owner].copy()
+    segments[:, 1] = cuts - edges[owner]
+    segments[:, 2] = np.diff(np.append(cuts, stop))
+    return segments
+
+
 def _cut_long(docs: Segments, length: int) -> Segments:
     """Cut documents longer than `length` every `length` tokens."""
     parts = -(-docs[:, 2].astype(np.int64) // length)
@@ -120,3 +159,6 @@ def _cut_long(docs: Segments, length: int) -> Segments:
     items[:, 1] = number * length
     items[:, 2] = np.minimum(np.repeat(docs[:, 2], parts) - items[:, 1], length)
     return items
+
+
+PACKER = Packer(pack_windows, split_window)

@@ -184,6 +184,28 @@ PackedRows PackWindow(const Documents& documents, uint32_t length,
   return rows;
 }
 
+PlanArray<Segment> SplitWindow(const Documents& documents, uint32_t length, int64_t first,
+                               int64_t start, int64_t stop) {
+  PlanArray<Segment> segments;
+  segments.reserve(documents.rows.size() +
+                   static_cast<size_t>(std::max<int64_t>(0, stop - start)) / length + 1);
+  int64_t row_end = ((first + start) / length + 1) * length - first;
+  int64_t begin = 0;  // of a document
+  for (const uint32_t row : documents.rows) {
+    if (begin >= stop) break;
+    const int64_t end = begin + documents.kept[row];
+    for (int64_t at = std::max(begin, start); at < std::min(end, stop);) {
+      const int64_t cut = std::min({end, stop, row_end});
+      segments.push_back({row, static_cast<uint32_t>(at - begin),
+                          static_cast<uint32_t>(cut - at), documents.lengths[row]});
+      if (cut == row_end) row_end += length;
+      at = cut;
+    }
+    begin = end;
+  }
+  return segments;
+}
+
 PackedWindows PackWindows(const DocumentWindows& windows, uint32_t length) {
   PackedWindows packed;
   packed.rows.edges.push_back(0);

@@ -40,6 +40,12 @@ struct PackedRows {
 PackedRows PackWindow(const Documents& documents, uint32_t length,
                       std::optional<uint64_t> key);
 
+// Cuts the stream that the documents make where documents and rows end, and returns the
+// segments of its elements [start, stop). Rows end every `length` elements of a longer
+// stream, of which the first element of the documents is number `first`.
+PlanArray<Segment> SplitWindow(const Documents& documents, uint32_t length, int64_t first,
+                               int64_t start, int64_t stop);
+
 // The documents of successive windows.
 struct DocumentWindows {
   std::span<const uint32_t> kept;     // by row of all windows: elements that are packed

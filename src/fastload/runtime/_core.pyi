@@ -209,6 +209,15 @@ def pack_windows(
     keys: NDArray[np.uint64] | None,
     unit_keys: NDArray[np.uint64] | None,
 ) -> tuple[NDArray[np.uint32], Int64s, Int64s]: ...
+def split_window(
+    rows: NDArray[np.uint32],
+    kept: NDArray[np.uint32],
+    lengths: NDArray[np.uint32],
+    length: int,
+    first: int,
+    start: int,
+    stop: int,
+) -> NDArray[np.uint32]: ...
 def draw_copies(
     weights: NDArray[Any], edges: Int64s, scale: float, key: int, *, wide: bool
 ) -> tuple[NDArray[Any], Int64s]: ...

@@ -52,5 +52,22 @@ TEST(PackWindow, RowsAreFullAndHoldEachElementOnce) {
   }
 }
 
+TEST(SplitWindow, CutsWhereDocumentsAndRowsEnd) {
+  const std::vector<uint32_t> lengths = {3, 0, 9, 4};
+  const std::vector<uint32_t> order = {3, 1, 0, 2};
+  const Documents documents{.rows = order, .kept = lengths, .lengths = lengths};
+  // Rows end every 5 elements from 2 elements before the first document on.
+  const auto segments = SplitWindow(documents, 5, 2, 1, 14);
+  std::vector<std::vector<uint32_t>> found;
+  for (const Segment& s : segments) found.push_back({s.row, s.first, s.size, s.length});
+  EXPECT_EQ(found, (std::vector<std::vector<uint32_t>>{{3, 1, 2, 4},
+                                                       {3, 3, 1, 4},
+                                                       {0, 0, 3, 3},
+                                                       {2, 0, 1, 9},
+                                                       {2, 1, 5, 9},
+                                                       {2, 6, 1, 9}}));
+  EXPECT_TRUE(SplitWindow(documents, 5, 2, 7, 7).empty());
+}
+
 }  // namespace
 }  // namespace fastload

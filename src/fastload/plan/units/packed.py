@@ -9,7 +9,7 @@ import numpy as np
 
 from fastload.plan.intervals import Int64s, cut, edges_of
 from fastload.plan.read_plan import PADDING, ReadPlan
-from fastload.plan.units.packing import PackedWindows, documents, pack_split
+from fastload.plan.units.packing import PackedWindows
 from fastload.plan.units.windows import Lengths, UnitsOfWindows, Windows
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fastload.plan.permutation import Permute
     from fastload.plan.position import Position
     from fastload.plan.rank_split import Share
-    from fastload.plan.units.packing import Packing, PackWindows, Segments
+    from fastload.plan.units.packing import Packer, Packing, Segments
     from fastload.plan.units.windows import Background
 
 __all__ = ["PackedUnits"]
@@ -54,8 +54,8 @@ class PackedUnits(UnitsOfWindows):
         options: the dataset's parameters; `limit` counts documents, `batch_size` packed rows.
         packing: the way of packing.
         permute: the permutation of n rows by a key, as `permutation`.
-        pack_windows: the function that packs documents, as `PackWindows`.
-        background: as for `UnitsOfWindows`; `pack_windows` then should not hold the GIL.
+        packer: the functions that pack documents.
+        background: as for `UnitsOfWindows`; `packer` then should not hold the GIL.
     """
 
     def __init__(
@@ -64,12 +64,12 @@ class PackedUnits(UnitsOfWindows):
         options: Options,
         packing: Packing,
         permute: Permute,
-        pack_windows: PackWindows,
+        packer: Packer,
         background: Background | None = None,
     ) -> None:
         super().__init__(lengths, options, permute, background)
         self._packing = packing
-        self._pack_windows = pack_windows
+        self._packer = packer
 
     @property
     def varies(self) -> bool:
@@ -195,8 +195,10 @@ class PackedUnits(UnitsOfWindows):
             window, first = int(filled[cell]), int(cells[cell])
             if splits:
                 rows, lengths = windows.order_and_lengths(window)
-                docs = documents(rows, self._packing.kept(lengths), lengths)
-                segments = pack_split(docs, length, first, low - first, high - first)
+                kept = self._packing.kept(lengths)
+                segments = self._packer.split_window(
+                    rows, kept, lengths, length, first, low - first, high - first
+                )
             else:
                 packed, row_edges = self._packed_rows(windows, window)
                 segments = packed[row_edges[low - first] : row_edges[high - first]]
@@ -223,7 +225,7 @@ class PackedUnits(UnitsOfWindows):
         first, end = edges[[0, -1]].tolist()
         lengths = self._lengths.at(windows.sequence, first, end)
         keys, unit_keys = windows.keys, windows.unit_keys
-        packed = self._pack_windows(
+        packed = self._packer.pack_windows(
             self._packing.kept(lengths),
             lengths,
             edges - first,

@@ -13,19 +13,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fastload.plan.intervals import edges_of
-
 if TYPE_CHECKING:
     from fastload.plan.intervals import Int64s
 
-__all__ = [
-    "PackWindows",
-    "PackedWindows",
-    "Packing",
-    "Segments",
-    "documents",
-    "pack_split",
-]
+__all__ = ["PackedWindows", "Packer", "Packing", "Segments"]
 
 Segments = NDArray[np.uint32]
 """Segments, (n, 4): row in the window, first token, number of tokens, tokens of the document."""
@@ -83,6 +74,41 @@ class PackWindows(Protocol):
         """
 
 
+class SplitWindow(Protocol):
+    """A function that cuts the stream of a window's documents."""
+
+    def __call__(
+        self,
+        rows: NDArray[np.uint32],
+        kept: NDArray[np.uint32],
+        lengths: NDArray[np.uint32],
+        length: int,
+        first: int,
+        start: int,
+        stop: int,
+    ) -> Segments:
+        """Return the segments of a range of the stream that a window's documents make.
+
+        The stream is cut where documents end, and every `length` tokens of the epoch's stream.
+
+        Args:
+            rows: rows of the documents in the window, in order, (n,).
+            kept: tokens of each row of the window that are packed.
+            lengths: tokens of each row of the window.
+            length: tokens of a packed row.
+            first: number of the window's first token in the stream of the epoch.
+            start: the first token of the range, counted in the window.
+            stop: the token after the last one of the range.
+        """
+
+
+class Packer(NamedTuple):
+    """The functions that pack documents: those of the core, or their definitions."""
+
+    pack_windows: PackWindows
+    split_window: SplitWindow
+
+
 @dataclass(frozen=True, slots=True)
 class Packing:
     """The way in which documents are packed.
@@ -104,41 +130,3 @@ class Packing:
         if self.long == "drop":
             return np.where(lengths > self.length, np.uint32(0), lengths)
         return lengths
-
-
-def documents(
-    rows: NDArray[np.uint32], kept: NDArray[np.uint32], lengths: NDArray[np.uint32]
-) -> Segments:
-    """Return the tokens to pack of each document, as one segment a document, without empty ones.
-
-    Args:
-        rows: rows of the documents in their window, in order, (n,).
-        kept: tokens of each row of the window that are packed.
-        lengths: tokens of each row of the window.
-    """
-    sizes = kept[rows]
-    segments = np.empty((len(rows), 4), np.uint32)
-    segments[:, 0], segments[:, 1], segments[:, 2], segments[:, 3] = rows, 0, sizes, lengths[rows]
-    return segments if sizes.all() else segments[sizes > 0]
-
-
-def pack_split(docs: Segments, length: int, first: int, start: int, stop: int) -> Segments:
-    """Return the segments of a range of the stream that a window's documents make.
-
-    Args:
-        docs: the documents of the window, as segments.
-        length: tokens of a packed row.
-        first: number of the window's first token in the stream of the epoch.
-        start: the first token of the range, counted in the window.
-        stop: the token after the last one of the range.
-    """
-    edges = edges_of(docs[:, 2].astype(np.int64))
-    row_edges = np.arange(-(-(first + start) // length) * length, first + stop, length) - first
-    cuts = np.concatenate([[start], edges[(edges > start) & (edges < stop)], row_edges])
-    cuts.sort(kind="stable")  # merges ascending parts
-    cuts = cuts[np.diff(cuts, prepend=-1) > 0]
-    owner = np.searchsorted(edges, cuts, side="right") - 1
-    segments = docs[owner].copy()
-    segments[:, 1] = cuts - edges[owner]
-    segments[:, 2] = np.diff(np.append(cuts, stop))
-    return segments

@@ -11,7 +11,7 @@ from fastload.engine.stats import Documents
 from fastload.plan.units.by_tokens import Tokens, TokenUnits
 from fastload.plan.units.canonical import CanonicalUnits, slice_options
 from fastload.plan.units.packed import PackedUnits
-from fastload.plan.units.packing import Packing
+from fastload.plan.units.packing import Packer, Packing
 from fastload.rows.values.lengths import find_lengths
 from fastload.runtime.background import Background
 from fastload.runtime.digest import digest
@@ -126,8 +126,8 @@ def token_units(spec: Pack | TokenBudget, lengths: Lengths, options: Options) ->
     units: Units
     if isinstance(spec, Pack):
         packing = Packing(spec.length, spec.fit, spec.long)
-        permute, pack_windows = core.permutation, core.pack_windows
-        units = PackedUnits(lengths, of_slice, packing, permute, pack_windows, Background())
+        packer = Packer(core.pack_windows, core.split_window)
+        units = PackedUnits(lengths, of_slice, packing, core.permutation, packer, Background())
     else:
         limits = Tokens(spec.tokens, spec.padded, spec.max_rows)
         units = TokenUnits(lengths, of_slice, limits, core.permutation)

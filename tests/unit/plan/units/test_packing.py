@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from fastload.plan.permutation import permutation
 from fastload.plan.read_plan import PADDING
-from fastload.plan.units.packing import Packing, documents, pack_split
+from fastload.plan.units.packing import Packing
 from fastload.runtime.native import core
-from support.packing import best_fit, pack_window, pack_windows
+from support.packing import best_fit, documents, pack_window, pack_windows, split_window
 
 
 def numbers(values):
@@ -182,8 +182,9 @@ def test_rows_of_best_fit_are_those_of_the_definition(case, shuffled):
 def test_a_stream_is_cut_as_the_definition(case, first, data):
     lengths, packing = case
     length = packing.length
-    kept = packing.kept(numbers(lengths))
-    docs = documents(numbers(range(len(lengths))), kept, numbers(lengths))
+    order = data.draw(st.permutations(range(len(lengths))))
+    given_documents = numbers(order), packing.kept(numbers(lengths)), numbers(lengths)
+    docs = documents(*given_documents)
     total = int(docs[:, 2].sum())
     if not total:
         return
@@ -199,7 +200,12 @@ def test_a_stream_is_cut_as_the_definition(case, first, data):
             if low < high:
                 want.append((document, token + low - at, high - low))
             at += tokens
-    assert shown(pack_split(docs, length, first, start, stop)) == want
+    plain, of_core = (
+        split(*given_documents, length, first, start, stop)
+        for split in (split_window, core.split_window)
+    )
+    assert shown(plain) == want
+    assert np.array_equal(of_core, plain)
 
 
 @settings(max_examples=200, deadline=None)
@@ -239,3 +245,14 @@ def test_the_core_refuses_windows_without_lengths_or_keys(edges, keys):
     lengths = numbers([1, 2, 3])
     with pytest.raises(ValueError, match="Expected"):
         core.pack_windows(lengths, lengths, np.array(edges, np.int64), 0, 3, 5, keys, None)
+
+
+@pytest.mark.parametrize("rows", [[0, 3], [2**32 - 1]])
+def test_the_core_refuses_documents_without_lengths(rows):
+    lengths = numbers([1, 2, 3])
+    with pytest.raises(ValueError, match="Expected rows that have lengths"):
+        core.split_window(numbers(rows), lengths, lengths, 5, 0, 0, 3)
+    with pytest.raises(ValueError, match="Expected a length"):
+        core.split_window(numbers([0]), lengths, lengths, 0, 0, 0, 3)
+    with pytest.raises(ValueError, match="Expected numbers of tokens"):
+        core.split_window(numbers([0]), lengths, lengths, 5, -1, 0, 3)
