@@ -3,12 +3,13 @@
     python benchmarks/bench_packing.py [--documents N] [--repeats N] [--peer-documents N]
 
 The documents have log-normal lengths of mean 600 tokens, the packed rows 8192 tokens. The output
-has the fill (tokens / places of packed rows), the microseconds a document of planning an epoch, the
-milliseconds to the first batch, and of batches in hand the tokens per second and the CPU time. The
-ways take turns; the figures are medians over the turns, also of the shares of the `Ragged`'s rate
-or time in the same turn. TRL and Grain are measured where they are installed; both pack fewer
-documents, and all their work counts: reading, packing and making tensors. Before any timing, the
-documents of all packed rows are compared with those of the files.
+has the fill (tokens / places of packed rows), the microseconds a document of planning an epoch (of
+packed rows, and of batches of as many tokens), the milliseconds to the first batch, and of batches
+in hand the tokens per second and the CPU time. The ways take turns; the figures are medians over
+the turns, also of the shares of the `Ragged`'s rate or time in the same turn. TRL and Grain are
+measured where they are installed; both pack fewer documents, and all their work counts: reading,
+packing and making tensors. Before any timing, the documents of all packed rows are compared with
+those of the files.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import statistics
 import tempfile
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ import pyarrow.parquet as pq
 import torch
 from support.packers import PEERS, numpy_best_fit, numpy_stream
 
-from fastload import FastParquetDataset, Pack
+from fastload import FastParquetDataset, Pack, TokenBudget
 from fastload.plan.position import Position, WorkerSlot
 from fastload.rows.values.tokens import token_units
 from fastload.runtime.cores import available_cores
@@ -44,6 +45,7 @@ _VOCABULARY = 32_000
 _FILES = 4
 _GROUP_ROWS = 4_096
 _WINDOW = 1 << 19
+_BUDGET = 8 * _LENGTH
 _EPOCHS = 4
 
 # Rows of tokens, and for each row the tokens of its documents in turn; padding is left out.
@@ -137,12 +139,14 @@ def expect_all(rows: Iterable[Packed], source: Sequence[Path], name: str, *, who
         raise AssertionError(f"Expected every token once, got other tokens from {name}")
 
 
-def planning_us(dataset: FastParquetDataset, spec: Pack, repeats: int) -> float:
-    """Return the microseconds a document of forming the packed rows of an epoch and its plan."""
-    lengths = dataset._units._lengths  # noqa: SLF001
+def planning_us(dataset: FastParquetDataset, spec: Pack | TokenBudget, repeats: int) -> float:
+    """Return the microseconds a document of forming the units of an epoch and its plan."""
+    lengths, options = dataset._units._lengths, dataset._options  # noqa: SLF001
+    if isinstance(spec, TokenBudget):
+        options = replace(options, batch_size=1)
     best = float("inf")
     for epoch in range(repeats):
-        units = token_units(spec, lengths, dataset._options)  # noqa: SLF001
+        units = token_units(spec, lengths, options)
         start = time.perf_counter()
         at = Position(0, epoch, ())
         mine = units.share(at, WorkerSlot(1), 0)
@@ -271,8 +275,14 @@ def _compare(source: list[Path], small: list[Path], repeats: int) -> None:
         share = median_share(result.tokens_per_s, base)
         line = f"{name:20}{rate / 1e6:12.1f}{share:11.4f}{statistics.median(result.cpu_ns):14.2f}"
         print(f"{line}{result.fill:8.4f}")
-    for fit, dataset in zip(specs, datasets.values(), strict=True):
-        print(f"planning, {fit}: {planning_us(dataset, specs[fit], repeats):.2f} us a document")
+    plans: dict[str, Pack | TokenBudget] = {
+        **specs,
+        "budget": TokenBudget("input_ids", _BUDGET),
+        "padded budget": TokenBudget("input_ids", _BUDGET, padded=True),
+    }
+    for name, spec in plans.items():
+        took = planning_us(datasets["fastload, best"], spec, repeats)
+        print(f"planning, {name}: {took:.2f} us a document")
     for dataset in (lists, *datasets.values()):
         dataset.close()  # a run has one dataset, and memory for its batches
     makers = [lambda: packed(source), lambda: ragged(source)]

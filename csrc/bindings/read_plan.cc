@@ -14,6 +14,7 @@
 #include "bindings/bindings.h"
 #include "fastload/collate/packing.h"
 #include "fastload/collate/shuffle.h"
+#include "fastload/collate/token_batches.h"
 #include "fastload/plan/row_copies.h"
 #include "pybind11/stl.h"
 
@@ -228,11 +229,11 @@ py::array_t<uint32_t> SplitWindowArray(const Array<uint32_t>& rows,
   return SegmentsArray(packed);
 }
 
-py::tuple PackWindowsArrays(const Array<uint32_t>& kept, const Array<uint32_t>& lengths,
-                            const Array<int64_t>& edges, int64_t first, int64_t stop,
-                            uint32_t length, const std::optional<Array<uint64_t>>& keys,
-                            const std::optional<Array<uint64_t>>& unit_keys) {
-  if (length == 0) throw py::value_error("Expected a length of at least 1, got 0");
+// Returns the documents of windows; throws if they don't belong together.
+DocumentWindows WindowsOf(const Array<uint32_t>& kept, const Array<uint32_t>& lengths,
+                          const Array<int64_t>& edges, int64_t first, int64_t stop,
+                          const std::optional<Array<uint64_t>>& keys,
+                          const std::optional<Array<uint64_t>>& unit_keys) {
   const std::span<const int64_t> windows = SpanOf(edges);
   if (windows.empty() || windows.front() != 0 || windows.back() != lengths.size() ||
       kept.size() != lengths.size() || lengths.size() > UINT32_MAX ||
@@ -245,27 +246,55 @@ py::tuple PackWindowsArrays(const Array<uint32_t>& kept, const Array<uint32_t>& 
                             std::to_string((*some)->size()));
     }
   }
-  const DocumentWindows documents{
-      .kept = SpanOf(kept),
-      .lengths = SpanOf(lengths),
-      .edges = windows,
-      .first = first,
-      .stop = stop,
-      .keys = keys ? SpanOf(*keys) : std::span<const uint64_t>(),
-      .unit_keys = unit_keys ? SpanOf(*unit_keys) : std::span<const uint64_t>()};
+  return {.kept = SpanOf(kept),
+          .lengths = SpanOf(lengths),
+          .edges = windows,
+          .first = first,
+          .stop = stop,
+          .keys = keys ? SpanOf(*keys) : std::span<const uint64_t>(),
+          .unit_keys = unit_keys ? SpanOf(*unit_keys) : std::span<const uint64_t>()};
+}
+
+template <typename Numbers>
+auto ArrayOf(const Numbers& numbers) {
+  return py::array_t<typename Numbers::value_type>(
+      static_cast<py::ssize_t>(numbers.size()), numbers.data());
+}
+
+py::tuple BatchWindowsArrays(const Array<uint32_t>& lengths, const Array<int64_t>& edges,
+                             int64_t first, int64_t stop, int64_t tokens, bool padded,
+                             std::optional<int64_t> max_rows,
+                             const std::optional<Array<uint64_t>>& keys,
+                             const std::optional<Array<uint64_t>>& unit_keys) {
+  const TokenLimits limits{tokens, padded, max_rows.value_or(INT64_MAX)};
+  if (limits.tokens < 1 || limits.max_rows < 1) {
+    throw py::value_error("Expected limits of at least 1, got " +
+                          std::to_string(std::min(limits.tokens, limits.max_rows)));
+  }
+  const DocumentWindows documents =
+      WindowsOf(lengths, lengths, edges, first, stop, keys, unit_keys);
+  TokenBatches batches;
+  {
+    py::gil_scoped_release release;
+    batches = BatchWindows(documents, limits);
+  }
+  return py::make_tuple(ArrayOf(batches.orders), ArrayOf(batches.sizes));
+}
+
+py::tuple PackWindowsArrays(const Array<uint32_t>& kept, const Array<uint32_t>& lengths,
+                            const Array<int64_t>& edges, int64_t first, int64_t stop,
+                            uint32_t length, const std::optional<Array<uint64_t>>& keys,
+                            const std::optional<Array<uint64_t>>& unit_keys) {
+  if (length == 0) throw py::value_error("Expected a length of at least 1, got 0");
+  const DocumentWindows documents =
+      WindowsOf(kept, lengths, edges, first, stop, keys, unit_keys);
   SharedWindows packed;
   {
     py::gil_scoped_release release;
     packed = std::make_shared<PackedWindows>(PackWindows(documents, length));
   }
-  const PackedRows& rows = packed->rows;
-  const auto copied = [](const std::vector<int64_t>& numbers) {
-    return py::array_t<int64_t>(static_cast<py::ssize_t>(numbers.size()), numbers.data());
-  };
-  py::array_t<int64_t> row_edges = copied(rows.edges);
-  py::array_t<int64_t> window_rows = copied(packed->window_rows);
-  return py::make_tuple(SegmentsArray(packed), std::move(row_edges),
-                        std::move(window_rows));
+  return py::make_tuple(SegmentsArray(packed), ArrayOf(packed->rows.edges),
+                        ArrayOf(packed->window_rows));
 }
 
 }  // namespace
@@ -298,6 +327,12 @@ void RegisterReadPlan(py::module_& m) {
         "Returns the segments of the packed rows of windows, the edges of the rows, and\n"
         "the edges of the windows among the rows: see PackWindows in\n"
         "fastload.plan.units.packing.");
+  m.def(
+      "batch_windows", &BatchWindowsArrays, py::arg("lengths"), py::arg("edges"),
+      py::arg("first"), py::arg("stop"), py::arg("tokens"), py::arg("padded"),
+      py::arg("max_rows"), py::arg("keys"), py::arg("unit_keys"),
+      "Returns the rows of windows in the order of padded batches, and the rows of each\n"
+      "batch: see BatchWindows in fastload.plan.units.by_tokens.");
   m.def("split_window", &SplitWindowArray, py::arg("rows"), py::arg("kept"),
         py::arg("lengths"), py::arg("length"), py::arg("first"), py::arg("start"),
         py::arg("stop"),

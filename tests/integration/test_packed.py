@@ -59,34 +59,40 @@ def test_short_documents_need_little_memory_for_long_rows(tmp_path):
 def packing_threads(monkeypatch):
     """Lets any number of documents be packed ahead; the threads that packed, by name."""
     threads = []
-
-    def pack(*arguments):
-        threads.append(threading.current_thread().name.partition("_")[0])
-        return core.pack_windows(*arguments)
-
-    monkeypatch.setattr("fastload.plan.units.packed._MANY_DOCUMENTS", 1)
-    monkeypatch.setattr("fastload.rows.values.tokens.core", CoreThatPacks(pack))
+    monkeypatch.setattr("fastload.plan.units.windows._MANY_ROWS", 1)
+    monkeypatch.setattr("fastload.rows.values.tokens.core", WatchedCore(threads))
     return threads
 
 
-class CoreThatPacks:
-    """The core, with another function that packs."""
+class WatchedCore:
+    """The core, with notes of the threads that pack or form batches."""
 
-    def __init__(self, pack):
-        self.pack_windows = pack
+    def __init__(self, threads):
+        self.threads = threads
 
     def __getattr__(self, name):
-        return getattr(core, name)
+        function = getattr(core, name)
+        if name not in ("pack_windows", "batch_windows"):
+            return function
+
+        def watched(*arguments):
+            self.threads.append(threading.current_thread().name.partition("_")[0])
+            return function(*arguments)
+
+        return watched
 
 
-@pytest.mark.parametrize("kind", ["plain", "slices", "mix"])
+@pytest.mark.parametrize("kind", ["plain", "slices", "mix", "budget", "padded"])
 def test_documents_of_the_next_epoch_are_packed_meanwhile(path, packing_threads, kind):
-    batches = {"global_batch_size": 8, "canonical_ranks": 4, "rank": 0, "world_size": 1}
+    way = {"batch_size": 4, "pack": Pack("t", LENGTH)}
+    if kind == "slices":
+        way |= {"global_batch_size": 8, "canonical_ranks": 4, "rank": 0, "world_size": 1}
+        del way["batch_size"]
+    if kind in ("budget", "padded"):
+        way = {"batch_size": TokenBudget("t", 100, padded=kind == "padded")}
 
     def opened():
-        options = batches if kind == "slices" else {"batch_size": 4}
-        options = {"shuffle": True, "shuffle_window": 90, "threads": 2, **options}
-        dataset = FastParquetDataset(path, pack=Pack("t", LENGTH), **options)
+        dataset = FastParquetDataset(path, shuffle=True, shuffle_window=90, threads=2, **way)
         return mix({"a": dataset}) if kind == "mix" else dataset
 
     expected = []

@@ -18,6 +18,7 @@ from fastload.plan.units.packing import Packing
 from fastload.plan.units.units import RowUnits
 from fastload.plan.units.windows import Lengths
 from support.packing import PACKER
+from support.token_batches import batch_windows
 
 ways = {
     "uneven": st.sampled_from(["wrap", "wrap", "drop", "pad"]),
@@ -56,7 +57,7 @@ def units_of_lists(draw):
         options = draw(st.builds(Options, st.integers(1, 4), **shuffled, **ways))
         return PackedUnits(lists, options, draw(packings), permutation, PACKER)
     options = draw(st.builds(Options, st.just(1), **shuffled, **ways))
-    return TokenUnits(lists, options, draw(budgets), permutation)
+    return TokenUnits(lists, options, draw(budgets), permutation, batch_windows)
 
 
 plain = st.builds(row_units, st.integers(0, 60), st.builds(Options, st.integers(1, 9), **ways))

@@ -206,32 +206,34 @@ PlanArray<Segment> SplitWindow(const Documents& documents, uint32_t length, int6
   return segments;
 }
 
+Documents DocumentsOf(const DocumentWindows& windows, size_t window, Shuffle* order) {
+  const int64_t start = windows.edges[window];
+  const auto rows = static_cast<size_t>(windows.edges[window + 1] - start);
+  const auto before = static_cast<size_t>(start);
+  if (windows.keys.empty()) {
+    order->rows.resize(rows);
+    std::iota(order->rows.begin(), order->rows.end(), uint32_t{0});
+  } else {
+    MakeShuffle(windows.keys[window], static_cast<uint32_t>(rows), order);
+  }
+  const auto within = [&](int64_t at) {
+    return std::min(rows, static_cast<size_t>(std::max<int64_t>(0, at - start)));
+  };
+  const size_t first = within(windows.first);
+  const size_t count = std::max(first, within(windows.stop)) - first;
+  return {.rows = std::span(order->rows).subspan(first, count),
+          .kept = windows.kept.subspan(before, rows),
+          .lengths = windows.lengths.subspan(before, rows)};
+}
+
 PackedWindows PackWindows(const DocumentWindows& windows, uint32_t length) {
   PackedWindows packed;
   packed.rows.edges.push_back(0);
   packed.window_rows.push_back(0);
   Shuffle shuffle;
   for (size_t w = 0; w + 1 < windows.edges.size(); ++w) {
-    const int64_t start = windows.edges[w];
-    const auto rows = static_cast<size_t>(windows.edges[w + 1] - start);
-    const auto before = static_cast<size_t>(start);
-    if (windows.keys.empty()) {
-      shuffle.rows.resize(rows);
-      std::iota(shuffle.rows.begin(), shuffle.rows.end(), uint32_t{0});
-    } else {
-      MakeShuffle(windows.keys[w], static_cast<uint32_t>(rows), &shuffle);
-    }
-    const auto within = [&](int64_t at) {
-      return std::min(rows, static_cast<size_t>(std::max<int64_t>(0, at - start)));
-    };
-    const size_t first = within(windows.first);
-    const size_t count = std::max(first, within(windows.stop)) - first;
-    const Documents documents{.rows = std::span(shuffle.rows).subspan(first, count),
-                              .kept = windows.kept.subspan(before, rows),
-                              .lengths = windows.lengths.subspan(before, rows)};
-    const std::optional<uint64_t> key =
-        windows.unit_keys.empty() ? std::nullopt : std::optional(windows.unit_keys[w]);
-    PackedRows of_window = PackWindow(documents, length, key);
+    const Documents documents = DocumentsOf(windows, w, &shuffle);
+    PackedRows of_window = PackWindow(documents, length, windows.UnitKey(w));
     const auto offset = static_cast<int64_t>(packed.rows.segments.size());
     if (packed.rows.segments.empty()) {
       packed.rows.segments = std::move(of_window.segments);

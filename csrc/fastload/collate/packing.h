@@ -1,12 +1,14 @@
 // Packing of the documents of windows into rows of equal size.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "fastload/base/huge_pages.h"
+#include "fastload/collate/shuffle.h"
 #include "fastload/plan/read_plan.h"
 
 namespace fastload {
@@ -56,8 +58,16 @@ struct DocumentWindows {
   int64_t first;
   int64_t stop;
   std::span<const uint64_t> keys;       // by window: of the order of its rows; {}: none
-  std::span<const uint64_t> unit_keys;  // by window: as `key` of PackWindow; {}: none
+  std::span<const uint64_t> unit_keys;  // by window: of the order of its units; {}: none
+
+  std::optional<uint64_t> UnitKey(size_t window) const {
+    return unit_keys.empty() ? std::nullopt : std::optional(unit_keys[window]);
+  }
 };
+
+// Returns the documents of a window that are not left out, which are rows of `order`: the
+// order of all rows of the window.
+Documents DocumentsOf(const DocumentWindows& windows, size_t window, Shuffle* order);
 
 struct PackedWindows {
   PackedRows rows;                   // of all windows

@@ -209,6 +209,17 @@ def pack_windows(
     keys: NDArray[np.uint64] | None,
     unit_keys: NDArray[np.uint64] | None,
 ) -> tuple[NDArray[np.uint32], Int64s, Int64s]: ...
+def batch_windows(
+    lengths: NDArray[np.uint32],
+    edges: Int64s,
+    first: int,
+    stop: int,
+    tokens: int,
+    padded: bool,
+    max_rows: int | None,
+    keys: NDArray[np.uint64] | None,
+    unit_keys: NDArray[np.uint64] | None,
+) -> tuple[NDArray[np.uint32], Int64s]: ...
 def split_window(
     rows: NDArray[np.uint32],
     kept: NDArray[np.uint32],

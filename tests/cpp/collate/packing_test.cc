@@ -8,6 +8,8 @@
 #include <optional>
 #include <vector>
 
+#include "fastload/collate/token_batches.h"
+
 namespace fastload {
 namespace {
 
@@ -50,6 +52,24 @@ TEST(PackWindow, RowsAreFullAndHoldEachElementOnce) {
       EXPECT_EQ(document, std::vector<int>(document.size(), 1));
     }
   }
+}
+
+TEST(BatchWindows, LikeLengthsAreTogetherWherePaddingCounts) {
+  const std::vector<uint32_t> lengths = {1, 9, 2, 8, 1, 30};
+  const std::vector<int64_t> edges = {0, 6};
+  DocumentWindows windows{
+      .kept = lengths, .lengths = lengths, .edges = edges, .first = 0, .stop = 6};
+  const auto in_order = BatchWindows(windows, {10, false, INT64_MAX});
+  EXPECT_EQ(in_order.sizes, (std::vector<int64_t>{2, 2, 1, 1}));
+  EXPECT_TRUE(in_order.orders.empty());
+  const auto padded = BatchWindows(windows, {20, true, INT64_MAX});
+  EXPECT_EQ(padded.sizes, (std::vector<int64_t>{3, 2, 1}));
+  EXPECT_EQ(padded.orders, (PlanArray<uint32_t>{0, 2, 4, 1, 3, 5}));
+  windows.first = 2;  // rows 0 and 1 keep their places
+  windows.stop = 5;
+  const auto some = BatchWindows(windows, {20, true, 2});
+  EXPECT_EQ(some.sizes, (std::vector<int64_t>{2, 1}));
+  EXPECT_EQ(some.orders, (PlanArray<uint32_t>{0, 1, 2, 3, 4, 5}));
 }
 
 TEST(SplitWindow, CutsWhereDocumentsAndRowsEnd) {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fastload.plan.permutation import Permute
     from fastload.plan.position import Position
     from fastload.plan.rank_split import Share
+    from fastload.plan.units.windows import Background
 
 __all__ = ["TokenUnits", "Tokens"]
 
@@ -37,6 +38,57 @@ class Tokens:
     max_rows: int | None = None
 
 
+class BatchedWindows(NamedTuple):
+    """The batches of successive windows.
+
+    Attributes:
+        orders: if batches are padded, the rows of each window in the order of positions, (rows,).
+        sizes: rows of each batch, (batches,).
+    """
+
+    orders: NDArray[np.uint32]
+    sizes: Int64s
+
+
+class BatchWindows(Protocol):
+    """A function that forms batches of the rows of successive windows."""
+
+    def __call__(
+        self,
+        lengths: NDArray[np.uint32],
+        edges: Int64s,
+        first: int,
+        stop: int,
+        tokens: int,
+        padded: bool,
+        max_rows: int | None,
+        keys: NDArray[np.uint64] | None,
+        unit_keys: NDArray[np.uint64] | None,
+    ) -> tuple[NDArray[np.uint32], Int64s]:
+        """Form the batches of each window by itself.
+
+        Without padding, a batch takes rows in the window's order as long as their tokens fit. With
+        padding, batches are formed from the longest rows to the shortest, equal ones in their
+        order; within a batch, rows come in the window's order.
+
+        Args:
+            lengths: tokens of each row of the windows, (n,).
+            edges: edges of the windows among the rows, (windows + 1,), from 0 to n.
+            first: rows of a window's order before this place are in no batch, counted from the
+                first window. With padding they keep their places before the others.
+            stop: rows of a window's order from this place on are in no batch.
+            tokens: as in `Tokens`.
+            padded: as in `Tokens`.
+            max_rows: as in `Tokens`.
+            keys: key of the permutation of the rows of each window; None = rows come in order.
+            unit_keys: key of the permutation of the padded batches of each window; None = they
+                come in the order of their first rows.
+
+        Returns:
+            The attributes of BatchedWindows.
+        """
+
+
 class TokenUnits(UnitsOfWindows):
     """Units that are batches of whole rows, as many as fit a number of tokens.
 
@@ -47,13 +99,22 @@ class TokenUnits(UnitsOfWindows):
         options: the dataset's parameters; `limit` counts rows, `batch_size` is 1.
         limits: the limits of a batch.
         permute: the permutation of n rows by a key, as `permutation`.
+        batch_windows: the function that forms batches.
+        background: as for `UnitsOfWindows`.
     """
 
     def __init__(
-        self, lengths: Lengths, options: Options, limits: Tokens, permute: Permute
+        self,
+        lengths: Lengths,
+        options: Options,
+        limits: Tokens,
+        permute: Permute,
+        batch_windows: BatchWindows,
+        background: Background | None = None,
     ) -> None:
-        super().__init__(lengths, options, permute)
+        super().__init__(lengths, options, permute, background)
         self._limits = limits
+        self._batch_windows = batch_windows
 
     def read_plan(self, at: Position, mine: Share, *, stripe_rows: int, ramp: bool) -> ReadPlan:
         """Plan the batches of a share."""
@@ -70,7 +131,7 @@ class TokenUnits(UnitsOfWindows):
             cuts = window_cuts(windows.windows, intervals)
             arrays = shuffled_parts(windows.sequence, cuts, (seed, epoch))
             if self._limits.padded:
-                in_order = [self._batched(windows, w)[0] for w in cuts.touched.tolist()]
+                in_order = [self._order(windows, window) for window in cuts.touched.tolist()]
                 orders = np.concatenate([orders, *in_order])
         else:
             first = min(stripe_rows, max(1, int(batch_rows[:1].sum()))) if ramp else stripe_rows
@@ -90,55 +151,32 @@ class TokenUnits(UnitsOfWindows):
 
     def _edges(self, windows: Windows) -> Int64s:
         """Return the rows before each batch."""
-        sizes = [self._batched(windows, window)[1] for window in range(len(windows))]
+        sizes = [BatchedWindows(*some).sizes for some in self._formed(windows)]
         return edges_of(np.concatenate([np.zeros(0, np.int64), *sizes]))
 
     def _number(self, edges: Int64s) -> int:
         return len(edges) - 1
 
-    def _batched(self, windows: Windows, window: int) -> tuple[NDArray[np.uint32], Int64s]:
-        """Return the order of all rows of a window, and the rows of each of its batches."""
-        rows, lengths = windows.rows_in_order(window)
-        if not self._limits.padded:
-            return rows, self._sizes(lengths)
-        longest_first = np.argsort(-lengths.astype(np.int64), kind="stable")
-        sizes = self._padded_sizes(lengths[longest_first])
-        batch_of = np.repeat(np.arange(len(sizes)), sizes)
-        order = windows.permuted(window, len(sizes))
-        if order is None:
-            first = np.full(len(sizes), len(rows))
-            np.minimum.at(first, batch_of, longest_first)
-            order = np.argsort(first).astype(np.uint32)
-        rank = np.empty(len(sizes), np.int64)
-        rank[order] = np.arange(len(sizes))
-        place = np.lexsort((longest_first, rank[batch_of]))
-        start, stop = windows.edges[window : window + 2].tolist()
-        # Rows outside the epoch keep their positions before and after the others.
-        rest = np.setdiff1d(np.arange(stop - start, dtype=np.uint32), rows)
-        before = min(len(rest), max(0, windows.first - start))
-        batched = rows[longest_first[place]]
-        return np.concatenate([rest[:before], batched, rest[before:]]), sizes[order]
+    def _form(self, windows: Windows, start: int, stop: int) -> BatchedWindows:
+        """Form the batches of the windows [start, stop)."""
+        edges = windows.edges[start : stop + 1]
+        first, end = edges[[0, -1]].tolist()
+        keys, unit_keys, limits = windows.keys, windows.unit_keys, self._limits
+        batched = self._batch_windows(
+            self._lengths.at(windows.sequence, first, end),
+            edges - first,
+            windows.first - first,
+            windows.stop - first,
+            limits.tokens,
+            limits.padded,
+            limits.max_rows,
+            None if keys is None else keys[start:stop],
+            None if unit_keys is None else unit_keys[start:stop],
+        )
+        return BatchedWindows(*batched)
 
-    def _sizes(self, lengths: NDArray[np.uint32]) -> Int64s:
-        """Cut rows, in order, into batches of at most `tokens` tokens."""
-        ends = np.cumsum(lengths, dtype=np.int64)
-        most = self._limits.max_rows or len(lengths)
-        sizes, at, before = [], 0, 0
-        while at < len(ends):
-            stop = int(np.searchsorted(ends, before + self._limits.tokens, side="right"))
-            stop = min(max(stop, at + 1), at + most)
-            sizes.append(stop - at)
-            at, before = stop, int(ends[stop - 1])
-        return np.array(sizes, np.int64)
-
-    def _padded_sizes(self, lengths: NDArray[np.uint32]) -> Int64s:
-        """Cut rows, the longest first, into batches of at most `tokens` tokens with padding."""
-        most = self._limits.max_rows or len(lengths)
-        sizes, at = [], 0
-        while at < len(lengths):
-            longest = int(lengths[at])
-            fit = self._limits.tokens // longest if longest else most
-            size = min(max(1, fit), most, len(lengths) - at)
-            sizes.append(size)
-            at += size
-        return np.array(sizes, np.int64)
+    def _order(self, windows: Windows, window: int) -> NDArray[np.uint32]:
+        """Return the rows of a window in the order of its padded batches."""
+        first, formed = self._formed_with(windows, window)
+        start, stop = (windows.edges[window : window + 2] - windows.edges[first]).tolist()
+        return BatchedWindows(*formed).orders[start:stop]

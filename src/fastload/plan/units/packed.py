@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -23,13 +22,6 @@ if TYPE_CHECKING:
     from fastload.plan.units.windows import Background
 
 __all__ = ["PackedUnits"]
-
-# Most bytes of packed windows that stay in memory between counting packed rows and delivering them.
-_KEPT_PACKED_BYTES = 64 << 20
-# Windows are packed together as far as they have so many documents.
-_DOCUMENTS_AT_ONCE = 1 << 18
-# So many documents take about a millisecond to pack: too long between two batches.
-_MANY_DOCUMENTS = 1 << 15
 
 
 class _Part(NamedTuple):
@@ -55,7 +47,7 @@ class PackedUnits(UnitsOfWindows):
         packing: the way of packing.
         permute: the permutation of n rows by a key, as `permutation`.
         packer: the functions that pack documents.
-        background: as for `UnitsOfWindows`; `packer` then should not hold the GIL.
+        background: as for `UnitsOfWindows`.
     """
 
     def __init__(
@@ -79,14 +71,9 @@ class PackedUnits(UnitsOfWindows):
         return super().varies and (self._packing.fit == "best" or cut)
 
     def foresee(self, at: Callable[[], Position]) -> None:
-        """Begin to pack the documents of the epoch of a position on a thread, if they are many."""
-        if self._background is None or len(self._lengths.values) < _MANY_DOCUMENTS:
-            return
-        if self.options.shuffle and self._packing.fit == "best":
-            position = at()
-            name = (position.seed, position.epoch)
-            if name not in self._epochs:
-                self._background.begin(name, partial(self._found, name))
+        """Begin to pack the documents of an epoch on a thread; a stream is not packed ahead."""
+        if self._packing.fit == "best":
+            super().foresee(at)
 
     def long_documents(self, seed: int, epoch: int) -> int:
         """Return the number of documents of an epoch that are longer than a packed row."""
@@ -210,16 +197,13 @@ class PackedUnits(UnitsOfWindows):
 
     def _packed_rows(self, windows: Windows, window: int) -> tuple[Segments, Int64s]:
         """Return the segments of a window's packed rows, and the edges of the rows."""
-        kept = windows.packed
-        first = max((first for first in kept if first <= window), default=-1)
-        packed = kept.get(first)
-        if packed is None or window - first >= len(packed.window_rows) - 1:
-            first, packed = window, self._pack(windows, window, window + 1)
+        first, formed = self._formed_with(windows, window)
+        packed = PackedWindows(*formed)
         start, stop = packed.window_rows[window - first :][:2].tolist()
         edges = packed.edges[start : stop + 1]
         return packed.segments[edges[0] : edges[-1]], edges - edges[0]
 
-    def _pack(self, windows: Windows, start: int, stop: int) -> PackedWindows:
+    def _form(self, windows: Windows, start: int, stop: int) -> PackedWindows:
         """Pack the windows [start, stop)."""
         edges = windows.edges[start : stop + 1]
         first, end = edges[[0, -1]].tolist()
@@ -242,20 +226,8 @@ class PackedUnits(UnitsOfWindows):
         if self._packing.fit == "split":
             tokens = [self._tokens(windows, window) for window in range(len(windows))]
             return edges_of(np.array(tokens, np.int64))
-        counts = [np.zeros(0, np.int64)]
-        epochs = list(self._epochs.values())  # another thread may add an epoch
-        bytes_kept = sum(_nbytes(packed) for of, _ in epochs for packed in of.packed.values())
-        start = 0
-        while start < len(windows):
-            end = windows.edges[start] + _DOCUMENTS_AT_ONCE
-            stop = max(start + 1, int(np.searchsorted(windows.edges, end, side="right")) - 1)
-            packed = self._pack(windows, start, stop)
-            counts.append(np.diff(packed.window_rows))
-            bytes_kept += _nbytes(packed)
-            if bytes_kept <= _KEPT_PACKED_BYTES:
-                windows.packed[start] = packed
-            start = stop
-        return edges_of(np.concatenate(counts))
+        counts = [np.diff(PackedWindows(*some).window_rows) for some in self._formed(windows)]
+        return edges_of(np.concatenate([np.zeros(0, np.int64), *counts]))
 
     def _tokens(self, windows: Windows, window: int) -> int:
         """Return the tokens of a window that are packed."""
@@ -277,7 +249,3 @@ def _joined(parts: list[_Part]) -> Segments:
     if len(parts) == 1:
         return parts[0].segments
     return np.concatenate([np.zeros((0, 4), np.uint32), *(part.segments for part in parts)])
-
-
-def _nbytes(packed: PackedWindows) -> int:
-    return sum(array.nbytes for array in packed)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -19,7 +20,7 @@ from fastload.plan.shuffle_windows import WINDOW_STREAM, ShuffleWindows
 from fastload.plan.units.units import Units
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from fastload.plan.permutation import Permute
     from fastload.plan.position import Position
     from fastload.plan.sequence import RowGroups
-    from fastload.plan.units.packing import PackedWindows
 
 __all__ = ["Background", "Lengths", "UnitsOfWindows", "Windows"]
 
@@ -36,6 +36,12 @@ __all__ = ["Background", "Lengths", "UnitsOfWindows", "Windows"]
 _UNIT_STREAM = 2
 # Epochs whose units are kept: the running one, the next one, and the one of a loaded state.
 _KEPT_EPOCHS = 3
+# The units of windows are formed together as far as the windows have so many rows.
+_ROWS_AT_ONCE = 1 << 18
+# Most bytes of units that stay in memory between counting them and delivering them.
+_KEPT_BYTES = 64 << 20
+# So many rows take about a millisecond to form units of: too long between two batches.
+_MANY_ROWS = 1 << 15
 
 
 class Lengths:
@@ -81,7 +87,8 @@ class Windows:
         stop: the position after its last row.
         keys: keys of the orders of the windows' rows, (windows,); None without shuffle.
         unit_keys: keys of the orders of the windows' units, (windows,); None without shuffle.
-        packed: packed windows by their first window, as far as `PackedUnits` keeps them.
+        formed: what was formed of windows, by the first window: the window after the last one,
+            and what `UnitsOfWindows` keeps of them.
     """
 
     def __init__(self, lengths: Lengths, options: Options, epoch: int, permute: Permute) -> None:
@@ -92,7 +99,7 @@ class Windows:
         self.stop = self.first + options.limited(self.sequence.rows)
         self._lengths = lengths
         self._permute = permute
-        self.packed: dict[int, PackedWindows] = {}
+        self.formed: dict[int, tuple[int, tuple[NDArray[Any], ...]]] = {}
         self.keys = self.unit_keys = None
         if options.shuffle:
             self.keys, self.unit_keys = (
@@ -122,12 +129,6 @@ class Windows:
         order = order[max(0, self.first - start) : max(0, self.stop - start)]
         return order, self._lengths.at(self.sequence, start, stop)
 
-    def permuted(self, window: int, count: int) -> NDArray[np.integer] | None:
-        """Return the order in which `count` units of a window come; None without shuffle."""
-        if self.unit_keys is None:
-            return None
-        return self._permute(count, int(self.unit_keys[window]))
-
 
 class Background(Protocol):
     """A thread that computes a value before the value is needed; see `runtime.background`."""
@@ -146,7 +147,8 @@ class UnitsOfWindows(Units):
         lengths: the lengths of the rows' lists.
         options: the dataset's parameters; `limit` counts rows.
         permute: the permutation of n rows by a key, as `permutation`.
-        background: finds the units of the epoch that is expected next; None = no thread does.
+        background: forms the units of the epoch that is expected next, by functions that should
+            not hold the GIL; None = no thread does.
     """
 
     def __init__(
@@ -168,6 +170,16 @@ class UnitsOfWindows(Units):
         """True if windows have other rows, or rows in another order, from epoch to epoch."""
         return self._rows.shuffle
 
+    def foresee(self, at: Callable[[], Position]) -> None:
+        """Begin to form the units of the epoch of a position on a thread, if rows are many."""
+        if self._background is None or len(self._lengths.values) < _MANY_ROWS:
+            return
+        if self._rows.shuffle:
+            position = at()
+            name = (position.seed, position.epoch)
+            if name not in self._epochs:
+                self._background.begin(name, partial(self._found, name))
+
     def total(self, at: Position) -> int:
         """Return the number of units of an epoch."""
         return self._number(self._epoch(at.seed, at.epoch)[1])
@@ -188,6 +200,32 @@ class UnitsOfWindows(Units):
         windows = Windows(self._lengths, replace(self._rows, seed=seed), epoch, self._permute)
         return windows, self._edges(windows)
 
+    def _formed(self, windows: Windows) -> Iterator[tuple[NDArray[Any], ...]]:
+        """Yield what `_form` returns for all windows, some at a time, and keep what has room."""
+        epochs = list(self._epochs.values())  # another thread may add an epoch
+        bytes_kept = sum(_nbytes(some) for of, _ in epochs for _, some in of.formed.values())
+        start = 0
+        while start < len(windows):
+            end = windows.edges[start] + _ROWS_AT_ONCE
+            stop = max(start + 1, int(np.searchsorted(windows.edges, end, side="right")) - 1)
+            some = self._form(windows, start, stop)
+            yield some
+            bytes_kept += _nbytes(some)
+            if bytes_kept <= _KEPT_BYTES:
+                windows.formed[start] = stop, some
+            start = stop
+
+    def _formed_with(self, windows: Windows, window: int) -> tuple[int, tuple[NDArray[Any], ...]]:
+        """Return what was formed together with a window, and the first window of it."""
+        first = max((first for first in windows.formed if first <= window), default=-1)
+        if first >= 0 and window < windows.formed[first][0]:
+            return first, windows.formed[first][1]
+        return window, self._form(windows, window, window + 1)
+
+    @abstractmethod
+    def _form(self, windows: Windows, start: int, stop: int) -> tuple[NDArray[Any], ...]:
+        """Form the units of the windows [start, stop)."""
+
     @abstractmethod
     def _edges(self, windows: Windows) -> Int64s:
         """Return the edges by which a share of units is found: see the classes."""
@@ -198,3 +236,7 @@ class UnitsOfWindows(Units):
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_epochs": {}}
+
+
+def _nbytes(formed: tuple[NDArray[Any], ...]) -> int:
+    return sum(array.nbytes for array in formed)

@@ -130,7 +130,8 @@ def token_units(spec: Pack | TokenBudget, lengths: Lengths, options: Options) ->
         units = PackedUnits(lengths, of_slice, packing, core.permutation, packer, Background())
     else:
         limits = Tokens(spec.tokens, spec.padded, spec.max_rows)
-        units = TokenUnits(lengths, of_slice, limits, core.permutation)
+        ways = core.permutation, core.batch_windows
+        units = TokenUnits(lengths, of_slice, limits, *ways, Background())
     if options.canonical_ranks is None:
         return units
     return CanonicalUnits(units, options.canonical_ranks)

@@ -1,0 +1,56 @@
+"""Batches by tokens: the core beside the definition."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastload.runtime.native import core
+from support.token_batches import batch_windows
+
+
+def assert_core_batches(*arguments):
+    both = batch_windows(*arguments), core.batch_windows(*arguments)
+    for plain, of_core in zip(*both, strict=True):
+        assert np.array_equal(plain, of_core)
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    st.lists(st.integers(0, 12), max_size=6),
+    st.lists(st.integers(0, 9), min_size=1, max_size=9),
+    st.integers(1, 20),
+    st.booleans(),
+    st.one_of(st.none(), st.integers(1, 5)),
+    st.booleans(),
+    st.data(),
+)
+def test_the_core_batches_as_the_definition(
+    windows, lengths, tokens, padded, max_rows, shuffled, data
+):
+    edges = np.cumsum([0, *windows])
+    rows = int(edges[-1])
+    all_lengths = np.array((lengths * rows)[:rows], np.uint32)
+    first = data.draw(st.integers(-5, rows + 2))
+    stop = data.draw(st.integers(first, rows + 5))
+    keys = np.arange(len(windows), dtype=np.uint64)
+    both = (keys, keys + np.uint64(99)) if shuffled else (None, None)
+    assert_core_batches(all_lengths, edges, first, stop, tokens, padded, max_rows, *both)
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("tokens", [100, 8192])
+def test_the_core_batches_many_rows_as_the_definition(padded, tokens):
+    random = np.random.default_rng(3)
+    lengths = random.lognormal(4, 1, 30_000).astype(np.uint32)  # some are longer than a batch
+    edges = np.array([0, 10_000, 30_000])
+    keys = np.array([5, 2**63 + 7], np.uint64)
+    for both in ((None, None), (keys, keys + np.uint64(6))):
+        assert_core_batches(lengths, edges, 10, 25_000, tokens, padded, None, *both)
+
+
+@pytest.mark.parametrize(("tokens", "max_rows"), [(0, None), (5, 0)])
+def test_the_core_refuses_limits_below_one(tokens, max_rows):
+    lengths, edges = np.array([1, 2], np.uint32), np.array([0, 2])
+    with pytest.raises(ValueError, match="Expected limits of at least 1"):
+        core.batch_windows(lengths, edges, 0, 2, tokens, False, max_rows, None, None)
