@@ -159,19 +159,17 @@ class TokenUnits(UnitsOfWindows):
 
     def _form(self, windows: Windows, start: int, stop: int) -> BatchedWindows:
         """Form the batches of the windows [start, stop)."""
-        edges = windows.edges[start : stop + 1]
-        first, end = edges[[0, -1]].tolist()
-        keys, unit_keys, limits = windows.keys, windows.unit_keys, self._limits
+        rows, limits = windows.rows_of(start, stop), self._limits
         batched = self._batch_windows(
-            self._lengths.at(windows.sequence, first, end),
-            edges - first,
-            windows.first - first,
-            windows.stop - first,
+            rows.lengths,
+            rows.edges,
+            rows.first,
+            rows.stop,
             limits.tokens,
             limits.padded,
             limits.max_rows,
-            None if keys is None else keys[start:stop],
-            None if unit_keys is None else unit_keys[start:stop],
+            rows.keys,
+            rows.unit_keys,
         )
         return BatchedWindows(*batched)
 

@@ -205,19 +205,16 @@ class PackedUnits(UnitsOfWindows):
 
     def _form(self, windows: Windows, start: int, stop: int) -> PackedWindows:
         """Pack the windows [start, stop)."""
-        edges = windows.edges[start : stop + 1]
-        first, end = edges[[0, -1]].tolist()
-        lengths = self._lengths.at(windows.sequence, first, end)
-        keys, unit_keys = windows.keys, windows.unit_keys
+        rows = windows.rows_of(start, stop)
         packed = self._packer.pack_windows(
-            self._packing.kept(lengths),
-            lengths,
-            edges - first,
-            windows.first - first,
-            windows.stop - first,
+            self._packing.kept(rows.lengths),
+            rows.lengths,
+            rows.edges,
+            rows.first,
+            rows.stop,
             self._packing.length,
-            None if keys is None else keys[start:stop],
-            None if unit_keys is None else unit_keys[start:stop],
+            rows.keys,
+            rows.unit_keys,
         )
         return PackedWindows(*packed)
 

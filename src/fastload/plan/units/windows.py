@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -70,6 +70,26 @@ class Lengths:
         return parts[0] if len(parts) == 1 else np.concatenate([self.values[:0], *parts])
 
 
+class WindowRows(NamedTuple):
+    """The rows of successive windows, as the core's functions take them.
+
+    Attributes:
+        lengths: lengths of the rows' lists, (n,).
+        edges: edges of the windows among the rows, (windows + 1,), from 0 to n.
+        first: number of the first row that the epoch delivers.
+        stop: number of the row after the last one that the epoch delivers.
+        keys: keys of the orders of the windows' rows, (windows,), or None.
+        unit_keys: keys of the orders of the windows' units, (windows,), or None.
+    """
+
+    lengths: NDArray[np.uint32]
+    edges: Int64s
+    first: int
+    stop: int
+    keys: NDArray[np.uint64] | None
+    unit_keys: NDArray[np.uint64] | None
+
+
 class Windows:
     """The shuffle windows of an epoch.
 
@@ -109,6 +129,16 @@ class Windows:
 
     def __len__(self) -> int:
         return len(self.edges) - 1
+
+    def rows_of(self, start: int, stop: int) -> WindowRows:
+        """Return the rows of the windows [start, stop)."""
+        edges = self.edges[start : stop + 1]
+        first, end = edges[[0, -1]].tolist()
+        lengths = self._lengths.at(self.sequence, first, end)
+        keys = None if self.keys is None else self.keys[start:stop]
+        unit_keys = None if self.unit_keys is None else self.unit_keys[start:stop]
+        rows = lengths, edges - first, self.first - first, self.stop - first
+        return WindowRows(*rows, keys, unit_keys)
 
     def rows_in_order(self, window: int) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
         """Return the rows of a window that the epoch delivers, in order, and their lengths."""
