@@ -108,6 +108,10 @@ def test_documents_of_the_next_epoch_are_packed_meanwhile(path, packing_threads,
                 dataset.set_epoch(4)  # epoch 3 was expected
             assert_same_batches(copies(dataset), expected[epoch])
     assert packing_threads.count("fastload-plan") >= 2  # in the passes of epochs 1 and 2
+    for thread in threading.enumerate():
+        if thread.name.startswith("fastload-plan"):
+            thread.join(60)
+            assert not thread.is_alive()  # close() ends the thread
 
 
 def copies(batches):

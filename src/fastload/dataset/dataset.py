@@ -754,6 +754,7 @@ class FastParquetDataset(Resumable[_Item_co]):
         Batches stay valid. If the iterator of the pass is asked for more, it raises RuntimeError.
         """
         super().close()
+        self._units.close()
         self._steps.close()
         if self._taker is not None:
             self._taker.close()

@@ -17,7 +17,7 @@ T = TypeVar("T")
 class Background(Generic[T]):
     """A thread that computes a value before the value is needed, one value at a time.
 
-    The thread begins with the first value, and ends with this object. A copy, a pickle and a child
+    The thread begins with the first value, and ends with `close` or with this object. A copy, a pickle and a child
     of fork() begin without a thread.
     """
 
@@ -56,6 +56,12 @@ class Background(Generic[T]):
             return None
         self._latest = None
         return None if latest[1].exception() else latest[1].result()
+
+    def close(self) -> None:
+        """End the thread after the value that it computes. Idempotent."""
+        pool, self._pool, self._latest = self._pool, None, None
+        if pool is not None and self._pid == os.getpid():
+            pool.shutdown(wait=False)
 
     def __reduce__(self) -> tuple[type[Background[T]], tuple[()]]:
         return type(self), ()

@@ -139,6 +139,10 @@ class CanonicalUnits(Units):
         """Begin to find the units that slices consist of, as `Units.foresee` does."""
         self.units.foresee(at)
 
+    def close(self) -> None:
+        """End the thread of `foresee`. Idempotent."""
+        self.units.close()
+
     def prepare(self, at: Position, mine: Share) -> Iterator[None]:
         """Order the row groups of an epoch, as the first step of the slices' units does."""
         return islice(self.units.prepare(at, mine), 1)

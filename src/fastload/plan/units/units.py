@@ -72,6 +72,9 @@ class Units(ABC):
             at: returns the position.
         """
 
+    def close(self) -> None:  # noqa: B027 - most units have no thread
+        """End the thread of `foresee`. Idempotent."""
+
     def prepare(self, at: Position, mine: Share) -> Iterator[None]:  # noqa: ARG002 - see RowUnits
         """Compute parts of `read_plan`, one before each `yield`: it then takes less time.
 

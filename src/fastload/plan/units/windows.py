@@ -169,6 +169,9 @@ class Background(Protocol):
     def take(self, name: tuple[int, int]) -> Any | None:
         """Wait for the value of a name and hand the value over; None = compute it yourself."""
 
+    def close(self) -> None:
+        """End the thread."""
+
 
 class UnitsOfWindows(Units):
     """Units that are formed within shuffle windows.
@@ -209,6 +212,11 @@ class UnitsOfWindows(Units):
             name = (position.seed, position.epoch)
             if name not in self._epochs:
                 self._background.begin(name, partial(self._found, name))
+
+    def close(self) -> None:
+        """End the thread that forms units ahead. Idempotent."""
+        if self._background is not None:
+            self._background.close()
 
     def total(self, at: Position) -> int:
         """Return the number of units of an epoch."""
