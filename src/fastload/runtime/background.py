@@ -17,8 +17,8 @@ T = TypeVar("T")
 class Background(Generic[T]):
     """A thread that computes a value before the value is needed, one value at a time.
 
-    The thread begins with the first value, and ends with `close` or with this object. A copy, a pickle and a child
-    of fork() begin without a thread.
+    The thread begins with the first value, and ends with `close` or with this object. A copy, a
+    pickle and a child of fork() begin without a thread.
     """
 
     def __init__(self) -> None:
