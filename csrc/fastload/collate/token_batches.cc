@@ -64,7 +64,9 @@ ByLength LongestFirst(const Documents& documents, const TokenLimits& limits) {
 // in the order of their first documents.
 void AddPadded(const Documents& documents, const TokenLimits& limits,
                std::optional<uint64_t> key, TokenBatches* batches) {
-  const auto [places, edges] = LongestFirst(documents, limits);
+  const ByLength formed = LongestFirst(documents, limits);
+  const auto& places = formed.places;
+  const auto& edges = formed.edges;
   std::vector<uint32_t> order(edges.size() - 1);
   if (key) {
     Shuffle shuffle;
