@@ -7,6 +7,7 @@ from torch.utils.data import DataLoader
 
 from fastload import FastParquetDataset
 from fastload.dataset.passes.next_pass import NextPass
+from fastload.dataset.passes.open_feed import FeedFactory
 from fastload.plan.read_plan import share_plan
 from fastload.plan.units import units
 from fastload.testing import assert_same_batches
@@ -188,3 +189,32 @@ def test_persistent_workers(path):
         dataset.set_epoch(1)
         assert_same_batches(loader, whole[1])
         assert_same_batches(loader, whole[2])
+
+
+@pytest.mark.parametrize("name", ["share_of", "plan_of", "open"])
+def test_a_step_that_is_interrupted_ends_no_pass(path, monkeypatch, name):
+    """The consumer catches the error of a step to the next pass and asks for the next batch."""
+    with dataset_of(path) as dataset:
+        ids_of(dataset)
+        whole = len(ids_of(dataset))
+        raised = []
+        step = getattr(FeedFactory, name)
+
+        def interrupted(*arguments, **keywords):
+            if dataset._pass is not None and not raised:
+                raised.append(name)
+                raise KeyboardInterrupt
+            return step(*arguments, **keywords)
+
+        batches, rows = iter(dataset), 0
+        monkeypatch.setattr(FeedFactory, name, interrupted)
+        while True:
+            try:
+                rows += next(batches).rows
+            except KeyboardInterrupt:
+                continue  # the batch that the step belonged to is lost to this consumer
+            except StopIteration:
+                break
+        assert raised == [name]
+        assert rows == whole - 100
+        assert len(ids_of(dataset)) == whole

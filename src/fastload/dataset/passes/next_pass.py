@@ -119,10 +119,11 @@ class LookAhead:
             self.drop()
             self._planned = plan(scan)
             return False
+        self._planned = None  # a pass whose step raises is planned anew
         following = planned.step()
         if following is None:
+            self._planned = planned
             return False
-        self._planned = None
         self._prepared = PreparedPass(following, planned.start, planned.part)
         return True
 
