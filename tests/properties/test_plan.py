@@ -231,14 +231,17 @@ def test_plans_are_well_formed(case, legs, shape):
 @given(
     cases(),
     shapes,
-    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 3)), max_size=8),
+    st.lists(
+        st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 3), st.booleans()),
+        max_size=8,
+    ),
 )
 def test_what_units_keep_from_pass_to_pass_changes_no_plan(case, shape, passes):
-    """Passes come in any order of seeds and epochs, some with parts of the plan computed ahead."""
+    """Passes come in any order, some with parts of their plan or of another computed ahead."""
     stripe_rows = case.stripe_batches * case.options.batch_size
     world, workers = shape
     kept = RowUnits(case.row_groups, case.options)
-    for seed, epoch, ahead in passes:
+    for seed, epoch, ahead, expected in passes:
         at = Position(seed, epoch, ())
         rank = epoch % world
         part = WorkerSlot(world, workers, 0)
@@ -246,7 +249,8 @@ def test_what_units_keep_from_pass_to_pass_changes_no_plan(case, shape, passes):
         for units in (kept, RowUnits(case.row_groups, case.options)):
             mine = units.share(at, part, rank)
             if units is kept:
-                parts = units.prepare(at, mine)
+                foreseen = at if expected else Position(seed, epoch + 1, ())
+                parts = units.prepare(foreseen, mine)
                 for _ in range(ahead):
                     next(parts, None)
             plans.append(units.read_plan(at, mine, stripe_rows=stripe_rows, ramp=case.ramp))
