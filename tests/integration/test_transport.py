@@ -240,6 +240,22 @@ def with_gradient(batch):
     return batch
 
 
+def with_gradient_in_rows(batch):
+    values = torch.arange(2.0 * batch.rows, requires_grad=True)
+    batch["lists"] = Ragged(values, torch.arange(batch.rows + 1) * 2)
+    return batch
+
+
+def conjugate(batch):
+    batch["waves"] = torch.complex(batch["price"], batch["price"] + 1).conj()
+    return batch
+
+
+def imaginary(batch):
+    batch["waves"] = conjugate(batch)["waves"].imag
+    return batch
+
+
 def with_other_things(batch):
     batch["note"] = {"any": ("thing", 1)}
     return batch
@@ -256,6 +272,9 @@ CALLABLES = [
     changed_dtype,
     sliced,
     with_gradient,
+    with_gradient_in_rows,
+    conjugate,
+    imaginary,
 ]
 
 
@@ -290,6 +309,25 @@ def test_what_cannot_be_pickled_is_an_error(path):
     with FastParquetDataset(path, batch_size=BATCH) as dataset:
         loader = loader_of(dataset, collate_fn=with_a_lambda, multiprocessing_context="fork")
         with pytest.raises(TypeError, match="Expected a batch that can be sent"):
+            next(iter(loader))
+
+
+def of_a_graph(batch):
+    batch["price"] = batch["price"] * torch.ones(1, requires_grad=True)
+    return batch
+
+
+def rows_of_a_graph(batch):
+    values = torch.arange(2.0 * batch.rows, requires_grad=True) * 2
+    batch["lists"] = Ragged(values, torch.arange(batch.rows + 1) * 2)
+    return batch
+
+
+@pytest.mark.parametrize("function", [of_a_graph, rows_of_a_graph], ids=lambda f: f.__name__)
+def test_tensors_of_a_graph_are_an_error(path, function):
+    with FastParquetDataset(path, batch_size=BATCH) as dataset:
+        loader = loader_of(dataset, collate_fn=function)
+        with pytest.raises(TypeError, match=r"Expected a batch that can be sent.*non-leaf"):
             next(iter(loader))
 
 

@@ -77,6 +77,9 @@ class _Contents:
         if type(value) is Ragged:
             own = own_rows(value, copies=False)
             return "ragged", own.kind, self.add(own.values), self.add(own.offsets)
+        if isinstance(value, torch.Tensor) and (value.is_conj() or value.is_neg()):
+            # torch sends tensors between processes without these two bits.
+            value = value.resolve_conj().resolve_neg()
         if not is_plain(value):
             return "other", value
         start = self.size

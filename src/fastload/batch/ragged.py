@@ -304,7 +304,9 @@ def own_rows(ragged: Ragged, *, copies: bool) -> Ragged:
     With `copies`, the rows are copied to new memory. Otherwise they share memory where possible.
     """
     start, stop = int(ragged.offsets[0]), int(ragged.offsets[-1])
-    values: torch.Tensor | Ragged = ragged.values[start:stop]
+    values = ragged.values
+    if start or stop < len(values):
+        values = values[start:stop]
     if isinstance(values, Ragged):
         values = own_rows(values, copies=copies)
     elif copies:

@@ -13,7 +13,7 @@ import pickle
 import threading
 from functools import partial
 from multiprocessing.reduction import DupFd, ForkingPickler
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import torch
 
@@ -21,11 +21,13 @@ from fastload.batch.assembler import Assembler, Output
 from fastload.batch.batch import Batch
 from fastload.batch.origin import is_untouched
 from fastload.batch.packing import pack, unpack
-from fastload.batch.ragged import Ragged
 from fastload.errors import StorageError
 from fastload.runtime.child_processes import call_at_end_of, end_with_parent
 from fastload.runtime.native import core
 from fastload.runtime.user_warnings import warn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["Destination", "Sender", "is_living", "memory_of_workers"]
 
@@ -105,7 +107,8 @@ class Sender:
             return None
         whole = layouts is None and list(untouched) == list(written)
         order = None if whole else list(untouched.items())
-        descriptor = _BatchDescriptor(slots, order, layouts, copied)
+        pickled = None if layouts is None else _pickled(layouts)
+        descriptor = _BatchDescriptor(slots, order, pickled, copied)
         address = (self._pid, self._key, self._introduction())
         return _receive, (address, tuple(descriptor), batch._position)  # noqa: SLF001
 
@@ -145,13 +148,13 @@ class _BatchDescriptor(NamedTuple):
             any value in this memory is left; then the slot of packed values.
         order: names of the outputs in order, each with True if the core wrote the output; None =
             all outputs as the core wrote them.
-        layouts: layouts of the packed values.
+        layouts: pickle of the layouts of the packed values, or None.
         copied: the receiver must copy the batch, because it may not hold more of the memory.
     """
 
     slots: list[int]
     order: list[tuple[str, bool]] | None
-    layouts: Any
+    layouts: bytes | None
     copied: bool
 
 
@@ -159,18 +162,26 @@ def _reduced(batch: Batch) -> tuple[Any, ...]:
     sender = Sender.of_process()
     if sender is None:
         return batch.__reduce__()
-    # A queue drops an object that it cannot pickle, and the receiver then waits for ever.
+    # A queue drops an object that it cannot pickle, and the receiver then waits for ever. So
+    # everything that may fail is pickled here.
     try:
-        reduced = sender.reduce(batch) or batch.__reduce__()
-        values = batch.values()
-        others = [value for value in values if not isinstance(value, torch.Tensor | Ragged)]
-        if others:
-            ForkingPickler.dumps(others)
+        reduced = sender.reduce(batch)
+        if reduced is None:
+            load, arguments = batch.__reduce__()
+            reduced = _load_pickled, (load, _pickled(arguments))
     except (OSError, MemoryError) as error:
         return _fail, (f"A worker could not send a batch: {type(error).__name__}: {error}",)
     except Exception as error:  # noqa: BLE001 - the receiver raises the error
         return _refuse, (f"Expected a batch that can be sent, got {type(error).__name__}: {error}",)
     return reduced
+
+
+def _pickled(value: object) -> bytes:
+    return bytes(ForkingPickler.dumps(value))
+
+
+def _load_pickled(load: Callable[..., Batch], arguments: bytes) -> Batch:
+    return load(*pickle.loads(arguments))  # noqa: S301 - a worker's
 
 
 def _refuse(message: str) -> NoReturn:
@@ -205,7 +216,8 @@ class _WorkerMemory:
                 values.update(self._assemble(raws[0]))
             if descriptor.layouts is not None:
                 block = torch.frombuffer(raws[-1], dtype=torch.uint8)
-                values.update(unpack((block, descriptor.layouts)))
+                layouts = pickle.loads(descriptor.layouts)  # noqa: S301 - a worker's
+                values.update(unpack((block, layouts)))
             batch = Batch([(name, values[name]) for name, _ in descriptor.order], position)
         if not descriptor.copied:
             return batch
