@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fastload.steps.code_digest import code_digest
 from fastload.steps.per_row import check_threads, name_of
 
 if TYPE_CHECKING:
@@ -30,10 +29,6 @@ class PerBlock:
 
     def __repr__(self) -> str:
         return f"per_block({name_of(self.fn)})"
-
-    def code_digest(self) -> str:
-        """Return the digest of the function's code; `threads` does not change the results."""
-        return code_digest(self.fn)
 
 
 def per_block(fn: Callable[[Block], Mapping[str, Any]], threads: int | None = None) -> PerBlock:

@@ -12,6 +12,7 @@ from fastload.runtime.version import __version__
 from fastload.source.stores.raw_tier import identity_of
 from fastload.steps.code_digest import code_digest
 from fastload.steps.kernel import Kernel
+from fastload.steps.per_block import PerBlock
 from fastload.steps.per_row import PerRow
 
 if TYPE_CHECKING:
@@ -150,8 +151,10 @@ class BlockKeys:
 def _code_of_step(step: Step, version: str | None) -> str:
     if isinstance(step.run, Kernel):
         return step.run.code_digest()
-    fn = step.run.fn if isinstance(step.run, PerRow) else step.run
-    around = (step.run.inputs, step.run.outputs, step.run.layouts) if fn is not step.run else ()
+    # A version stands for the function of its name, so the name has to be that of the function.
+    fn = step.run.fn if isinstance(step.run, (PerBlock, PerRow)) else step.run
+    per_row = isinstance(step.run, PerRow)
+    around = (step.run.inputs, step.run.outputs, step.run.layouts) if per_row else ()
     try:
         return digest(code_digest(fn, version), repr(around))
     except TypeError as error:
