@@ -13,6 +13,7 @@ code reads from files or the environment, and state behind functions written in 
 from __future__ import annotations
 
 import collections
+import contextlib
 import dis
 import enum
 import functools
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 __all__ = ["code_digest"]
 
 _CONTAINERS = (tuple, list, dict, set, frozenset, collections.deque)
-_BY_TEXT = (complex, range, slice, type(...), type(None), np.dtype, torch.dtype, torch.device)
+_BY_TEXT = (complex, range, type(...), type(None), np.dtype, torch.dtype, torch.device)
+_PLAIN_ARRAYS = (np.ndarray, np.memmap, torch.Tensor)
 _NATIVE = (
     types.BuiltinFunctionType,
     types.MethodDescriptorType,
@@ -108,10 +110,14 @@ class _Digest:
             return
         elif isinstance(value, _CONTAINERS) and _is_installed(type(value).__module__):
             self._add_container(value, where)
+        elif isinstance(value, slice):
+            self.add_value(("slice", value.start, value.stop, value.step), where)
+        elif isinstance(value, types.MappingProxyType):
+            self.add_value(("proxy", dict(value)), where)
         elif isinstance(value, tuple) and hasattr(value, "_fields"):
             self.add("namedtuple")
             self.add_value((value._fields, tuple(value)), where)
-        elif not self._add_array(value):
+        elif not self._add_array(value, where):
             self._add_object(value, where)
 
     def _is_known(self, value: object) -> bool:
@@ -137,19 +143,24 @@ class _Digest:
         elif isinstance(value, (set, frozenset)):
             self.add(*sorted(_digest_of(item, where) for item in value))
         else:
+            self.add_value(getattr(value, "maxlen", None), where)  # of a deque
             for item in value:
                 self.add_value(item, where)
 
-    def _add_array(self, value: Any) -> bool:
+    def _add_array(self, value: Any, where: str) -> bool:
         if isinstance(value, torch.Tensor) and value.layout == torch.strided:
             whole = value.detach().cpu().contiguous()
             self.add("tensor", str(value.dtype), repr(tuple(value.shape)))
             self.add(whole.flatten().view(torch.uint8).numpy().tobytes())
         elif isinstance(value, (np.ndarray, np.generic)) and not value.dtype.hasobject:
-            self.add("array", value.dtype.str, repr(value.dtype.descr), repr(value.shape))
+            kind = "scalar" if isinstance(value, np.generic) else "array"
+            self.add(kind, value.dtype.str, repr(value.dtype.descr), repr(value.shape))
             self.add(value.tobytes())
         else:
             return False
+        if not isinstance(value, np.generic) and type(value) not in _PLAIN_ARRAYS:
+            # The operators of a np.matrix, and the mask of a masked array.
+            self.add_value((type(value), vars(value)), where)
         return True
 
     def _add_object(self, value: Any, where: str) -> None:
@@ -178,6 +189,8 @@ class _Digest:
         self._add_code(function.__code__, name)
         self.add_value(function.__defaults__, name)
         self.add_value(function.__kwdefaults__, name)
+        own = {key: value for key, value in vars(function).items() if not key.startswith("__")}
+        self.add_value(own, f"an attribute of {name}")
         named = _Names(function)
         for reference, value in named.of(function.__code__, where):
             self.add("name", reference)
@@ -219,6 +232,8 @@ class _Digest:
             self._add_installed(value.__module__, value.__qualname__)
             return
         self.add("class", str(len(value.__bases__)))
+        if type(value) is not type:
+            self.add_value(type(value), where)
         for base in value.__bases__:
             self.add_value(base, where)
         for name, attribute in vars(value).items():
@@ -230,11 +245,12 @@ class _Digest:
         kind = type(value)
         if not _is_of_python(kind):
             raise _unknown(value, where)
-        state = dict(getattr(value, "__dict__", {}))
+        state = [*getattr(value, "__dict__", {}).items()]
         for base in kind.__mro__:
-            for slot in _slots_of(base):
-                if slot not in ("__dict__", "__weakref__") and hasattr(value, slot):
-                    state[slot] = getattr(value, slot)
+            for name, slot in vars(base).items():
+                if isinstance(slot, types.MemberDescriptorType):
+                    with contextlib.suppress(AttributeError):  # the slot is empty
+                        state.append((name, slot.__get__(value)))
         self.add("instance")
         self._add_class(kind, where)
         self.add_value(state, f"an object of `{kind.__qualname__}`")
@@ -270,7 +286,8 @@ class _Names:
             TypeError: the function imports a module that has no version, or names such a module
                 without an attribute.
         """
-        instructions = [one for one in dis.get_instructions(code) if one.opname != "CACHE"]
+        every = dis.get_instructions(code)
+        instructions = [one for one in every if one.opname not in ("CACHE", "EXTENDED_ARG")]
         for number, one in enumerate(instructions):
             if one.opname == "IMPORT_NAME" and not _is_installed(str(one.argval)):
                 raise TypeError(
@@ -297,11 +314,11 @@ class _Names:
 
     def _value(self, one: dis.Instruction) -> tuple[Any] | None:
         name = one.argval
-        if one.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+        if one.opname in _GLOBALS:
             if name in self._globals:
                 return (self._globals[name],)
             return ("builtin",)
-        if one.opname in ("LOAD_DEREF", "LOAD_CLASSDEREF") and name in self._cells:
+        if one.opname in _CELLS and name in self._cells:
             try:
                 return (self._cells[name].cell_contents,)
             except ValueError:
@@ -310,6 +327,9 @@ class _Names:
 
 
 _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
+_GLOBALS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
+# The bodies of classes look up closures by LOAD_CLASSDEREF, and since Python 3.12 by the last one.
+_CELLS = ("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF")
 
 
 def _parts(value: Any) -> tuple[Any, ...] | None:

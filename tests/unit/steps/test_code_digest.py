@@ -1,6 +1,7 @@
 """code_identity: what digests of code see, and what they don't."""
 
 import array
+import collections
 import enum
 import functools
 import io
@@ -90,6 +91,55 @@ def test_values_in_closures_and_defaults_count():
     assert code_digest(adds({"b", "a"})) == code_digest(adds({"a", "b"}))
 
 
+def test_values_that_print_or_compare_alike_differ():
+    one, table = np.arange(4), np.arange(2000)
+    hidden, shown = np.ma.array([1, 999999], mask=[0, 1]), np.ma.array([1, 999999], mask=[0, 0])
+    values = [one.reshape(2, 2), one.reshape(2, 2).view(np.matrix), hidden, shown]
+    values += [np.float32(1), np.array(1, np.float32), slice(table), slice(table + (table == 1000))]
+    values += [collections.deque([1], length) for length in (None, 1, 2)]
+    values += [types.MappingProxyType({1: value}) for value in (1, 2)]
+    digests = [digest(PLAIN, scale=value) for value in values]
+    assert len(set(digests)) == len(values)
+    assert digests == [digest(PLAIN, scale=value) for value in values]
+
+
+def test_attributes_of_functions_count():
+    def digest_with(scale):
+        f = compiled("def f(x):\n    return x * f.scale")
+        f.scale = scale
+        return code_digest(f)
+
+    assert digest_with(1) == digest_with(1) != digest_with(2)
+
+    def dispatched(added):
+        @functools.singledispatch
+        def g(x):
+            return x
+
+        g.register(int)(lambda x: x + added)
+        return digest("def f(x):\n    return g(x)", g=g)
+
+    assert dispatched(1) == dispatched(1) != dispatched(2)
+
+
+def test_bodies_of_classes_in_functions_count():
+    source = (
+        "def f(x):\n    scale = SCALE\n    def g():\n        class K:\n            k = scale\n"
+        "        return K.k\n    return g\nf = f(0)"
+    )
+    digests = [digest(source, SCALE=scale) for scale in (1, 1, 2)]
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_long_functions_have_digests():
+    source = "def f(x):\n" + "".join(f"    x.a{n}\n" for n in range(300))
+    settings = types.ModuleType("settings")
+    digests = set()
+    for settings.scale in (1, 2):
+        digests.add(digest(source + "    return x * settings.scale", settings=settings))
+    assert len(digests) == 2
+
+
 def test_functions_that_are_called_count():
     source = "def g(x):\n    return x * factor\ndef f(x):\n    return g(x)"
     assert digest(source, factor=1) == digest(source, factor=1) != digest(source, factor=2)
@@ -148,12 +198,23 @@ def test_objects_count_by_class_and_attributes():
     assert code_digest(layer) == before
     torch.nn.init.zeros_(layer.weight)
     assert code_digest(layer) != before
+    source = (
+        "class M(type):\n    def __call__(cls):\n        return {}\n"
+        "class K(metaclass=M):\n    pass\ndef f(x):\n    return K()"
+    )
+    assert digest(source.format(1)) == digest(source.format(1)) != digest(source.format(2))
     steps = [per_row(len, "a", "b"), per_row(len, "a", "c"), per_row(str, "a", "b")]
     assert len({code_digest(step) for step in steps}) == 3
 
 
 class Slots:
     __slots__ = ("x", "y")
+
+
+class Private:
+    __slots__ = ("__x",)
+
+    x = property(lambda self: self.__x, lambda self, value: setattr(self, "_Private__x", value))
 
 
 class Again(Slots):
@@ -173,7 +234,9 @@ class Mixed(Generics, Slots):
     pass
 
 
-@pytest.mark.parametrize("kind", [Slots, Again, Generics, Data, Mixed], ids=lambda k: k.__name__)
+@pytest.mark.parametrize(
+    "kind", [Slots, Private, Again, Generics, Data, Mixed], ids=lambda k: k.__name__
+)
 def test_attributes_of_classes_in_python_are_all_there_is(kind):
     one, other = kind(), kind()
     assert digest(PLAIN, scale=one) == digest(PLAIN, scale=other)
