@@ -66,10 +66,10 @@ class StepPool:
                 return
             self._waiting.extend((job, *chunk) for chunk in chunks)
             more = min(len(self._waiting), self._threads - self._busy)
-            self._busy += more
             # Submitted under the lock, so that close() runs either before or after all submissions.
             for _ in range(more):
                 self._executor.submit(self._take_turn)
+                self._busy += 1  # not before, because the system may refuse the thread
 
     def close(self) -> None:
         """End the threads once they have finished the ranges in work. Idempotent."""
