@@ -158,11 +158,11 @@ class Stats:
             labels: labels to add to each sample, such as {"rank": "0"}.
 
         Raises:
-            ValueError: a key of `labels` is not a valid label name, or is "stage", which fastload
-                uses itself.
+            ValueError: a key of `labels` is not a valid label name, or is "stage" or "becomes",
+                which fastload uses itself.
         """
         for name in labels or {}:
-            if not re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", name) or name == "stage":
+            if not re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", name) or name in ("stage", "becomes"):
                 raise ValueError(f"Expected the name of a label of your own, got {name!r}")
         lines: list[str] = []
         for name, (kind, text, samples) in _metrics(self).items():

@@ -94,6 +94,8 @@ def test_prometheus_reads_the_counters(path):
     assert "fastload_rows_total 1000\n" in stats.to_prometheus()
     with pytest.raises(ValueError, match="name of a label"):
         stats.to_prometheus({"stage": "x"})
+    with pytest.raises(ValueError, match="label of your own, got 'becomes'"):
+        stats.to_prometheus({"becomes": "x"})
 
 
 def test_a_source_of_a_mix_is_traced_by_its_dataset(path):
