@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -64,6 +65,8 @@ def arrow_array(value: object, name: str = "") -> pa.Array:
     if dense.dtype == torch.bfloat16:
         dense = dense.float()
     array = pa.array(dense.reshape(-1).numpy())
-    for size in reversed(dense.shape[1:]):
-        array = pa.FixedSizeListArray.from_arrays(array, size)
+    for level in range(dense.dim() - 1, 0, -1):
+        lists = math.prod(dense.shape[:level])
+        kind = pa.list_(array.type, dense.shape[level])  # from_arrays refuses the length 0
+        array = pa.Array.from_buffers(kind, lists, [None], children=[array])
     return array

@@ -96,15 +96,23 @@ def _number(number: Any) -> str:
 
 def _cell(value: Any, row: int) -> str:
     """Return the text of one row of an output, cut off after some characters."""
-    if isinstance(value, (torch.Tensor, Ragged)) and value.device.type != "cpu":
+    if not isinstance(value, (torch.Tensor, Ragged)) or value.device.type != "cpu":
         return ""
-    one = value[row]
+    scalar = isinstance(value, torch.Tensor) and not value.dim()
+    if scalar or row >= len(value):  # an entry of the user
+        return ""
+    try:
+        text = _text_of(value[row])
+    except UnicodeDecodeError:
+        text = preview(value[row : row + 1])  # shows bytes that are no UTF-8 as replacements
+    return text if len(text) <= _CELL_CHARS else text[: _CELL_CHARS - 1] + "…"
+
+
+def _text_of(one: Any) -> str:
     if isinstance(one, torch.Tensor):
         some = one.flatten()[: _CELL_CHARS // 2].tolist() if one.dim() else [one.item()]
         text = ", ".join(map(_number, some))
-        text = f"[{text}]" if one.dim() else text
-    elif isinstance(one, Ragged):
-        text = str(one[: _CELL_CHARS // 4].tolist())
-    else:
-        text = str(one)
-    return text if len(text) <= _CELL_CHARS else text[: _CELL_CHARS - 1] + "…"
+        return f"[{text}]" if one.dim() else text
+    if isinstance(one, Ragged):
+        return str(one[: _CELL_CHARS // 4].tolist())
+    return str(one)

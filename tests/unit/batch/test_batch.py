@@ -10,6 +10,7 @@ from torch.utils import _pytree as pytree
 from torch.utils.data import DataLoader, IterableDataset, default_convert
 from torch.utils.data._utils.pin_memory import pin_memory
 
+from fastload.batch.arrow import arrow_array
 from fastload.batch.assembler import Assembler, Output
 from fastload.batch.batch import Batch
 from fastload.batch.ragged import Ragged
@@ -124,6 +125,23 @@ def test_sizes_and_repr():
         "  tags   int64    4 lists    [[0], [1, 2]], [], [], ...",
     ]
     weakref.ref(batch)
+
+
+def test_html_shows_rows_beside_entries_without_rows():
+    text = torch.tensor([97, 255], dtype=torch.uint8)
+    strings = Ragged(text, torch.tensor([0, 2, 2]), "str")
+    batch = Batch({"x": torch.arange(2), "text": strings})
+    batch["lists"] = Ragged(strings, torch.tensor([0, 1, 1]))
+    batch.update(step=3, note="a", scale=torch.tensor(0.5), few=torch.arange(1), nothing=None)
+    html = batch._repr_html_()
+    assert html.count("<tr>") == 3
+    assert html.count("a\ufffd") == 2
+
+
+def test_lists_without_elements_in_arrow():
+    batch = Batch({"x": torch.zeros(3, 0), "y": torch.zeros(3, 2, 0), "z": torch.zeros(0, 2)})
+    lists = {name: arrow_array(value).to_pylist() for name, value in batch.items()}
+    assert lists == {"x": [[]] * 3, "y": [[[], []]] * 3, "z": []}
 
 
 def test_pytrees_of_the_same_names_match_whatever_their_positions():
