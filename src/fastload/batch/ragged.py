@@ -210,6 +210,9 @@ class Ragged:
             length: number of elements kept of each row; or a sequence with the number of elements
                 kept of the lists of each level, outermost first. None = length of the longest
                 list.
+
+        Raises:
+            ValueError: there are more lengths than levels.
         """
         lengths = [length] if length is None or isinstance(length, int) else length
         return pad(own_rows(self, copies=False), value, lengths)

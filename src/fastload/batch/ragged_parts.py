@@ -146,8 +146,15 @@ def pad(ragged: Rows, value: float, lengths: Sequence[int | None]) -> torch.Tens
         value: number written behind the end of a short list.
         lengths: number of elements kept of the lists of each level, outermost first. None, or no
             entry for an inner level, keeps the length of the longest list of the level.
+
+    Raises:
+        ValueError: there are more lengths than levels.
     """
     inner = ragged.values
+    if isinstance(inner, torch.Tensor) and len(lengths) > 1:
+        raise ValueError(
+            f"Expected at most one length for each level of lists, got {len(lengths) - 1} more"
+        )
     values = inner if isinstance(inner, torch.Tensor) else pad(inner, value, lengths[1:])
     offsets = ragged.offsets
     sizes = offsets.diff()

@@ -141,6 +141,9 @@ def test_to_padded():
     ]
     # A slice is as wide as its own longest list, at every level.
     assert nested(NESTED)[:3].to_padded(9).shape == (3, 2, 2)
+    for ragged, lengths in ((lists(NUMBERS), (2, 3)), (nested(NESTED), (2, 3, 4))):
+        with pytest.raises(ValueError, match="one length for each level of lists, got 1 more"):
+            ragged.to_padded(0, lengths)
     assert nested(NESTED).to_padded(9, [1, 2]).tolist() == [[[1, 9]], [[9, 9]], [[9, 9]], [[4, 5]]]
     assert nested(NESTED).to_padded(9, [None, 1]).shape == (4, 2, 1)
     assert nested(NESTED).to_padded(9, 3).shape == (4, 3, 3)
@@ -191,6 +194,8 @@ def test_copies_are_equal(make, rows, how):
 def test_a_slice_pickles_its_own_values_only():
     ragged = lists([[i] * 100 for i in range(1000)])
     assert len(pickle.dumps(ragged[10:12])) < 4000
+    leaf = Ragged(torch.ones(4, requires_grad=True), torch.tensor([0, 4]))
+    assert copy.deepcopy(leaf).values.requires_grad
     assert copy.deepcopy(ragged[10:12]).values.untyped_storage().nbytes() == 1600
 
 
