@@ -246,6 +246,11 @@ def with_gradient_in_rows(batch):
     return batch
 
 
+def changed_kind(batch):
+    batch["name"].kind = "bytes"
+    return batch
+
+
 def conjugate(batch):
     batch["waves"] = torch.complex(batch["price"], batch["price"] + 1).conj()
     return batch
@@ -273,6 +278,7 @@ CALLABLES = [
     sliced,
     with_gradient,
     with_gradient_in_rows,
+    changed_kind,
     conjugate,
     imaginary,
 ]

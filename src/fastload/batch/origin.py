@@ -57,7 +57,7 @@ class BatchOrigin:
 def parts_of(value: Any) -> Any:
     """Return a tensor itself, or a Ragged with its parts."""
     if type(value) is Ragged:
-        return value, parts_of(value.values), value.offsets
+        return value, parts_of(value.values), value.offsets, value.kind
     return value
 
 
@@ -68,7 +68,7 @@ def is_untouched(value: Any, parts: Any, start: int, stop: int) -> bool:
     tensor in place, in its elements or its shape.
     """
     if type(value) is Ragged:
-        if type(parts) is not tuple or value is not parts[0]:
+        if type(parts) is not tuple or value is not parts[0] or value.kind != parts[3]:
             return False
         return is_untouched(value.values, parts[1], start, stop) and is_untouched(
             value.offsets, parts[2], start, stop
