@@ -104,7 +104,8 @@ def _cell(value: Any, row: int) -> str:
     try:
         text = _text_of(value[row])
     except UnicodeDecodeError:
-        text = preview(value[row : row + 1])  # shows bytes that are no UTF-8 as replacements
+        alone: Any = value[row : row + 1]
+        text = preview(alone)  # shows bytes that are no UTF-8 as replacements
     return text if len(text) <= _CELL_CHARS else text[: _CELL_CHARS - 1] + "…"
 
 

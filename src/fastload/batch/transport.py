@@ -170,9 +170,11 @@ def _reduced(batch: Batch) -> tuple[Any, ...]:
             load, arguments = batch.__reduce__()
             reduced = _load_pickled, (load, _pickled(arguments))
     except (OSError, MemoryError) as error:
-        return _fail, (f"A worker could not send a batch: {type(error).__name__}: {error}",)
+        message = f"A worker could not send a batch: {type(error).__name__}: {error}"
+        return _raise, (RuntimeError(message),)
     except Exception as error:  # noqa: BLE001 - the receiver raises the error
-        return _refuse, (f"Expected a batch that can be sent, got {type(error).__name__}: {error}",)
+        message = f"Expected a batch that can be sent, got {type(error).__name__}: {error}"
+        return _raise, (TypeError(message),)
     return reduced
 
 
@@ -184,12 +186,8 @@ def _load_pickled(load: Callable[..., Batch], arguments: bytes) -> Batch:
     return load(*pickle.loads(arguments))  # noqa: S301 - a worker's
 
 
-def _refuse(message: str) -> NoReturn:
-    raise TypeError(message)
-
-
-def _fail(message: str) -> NoReturn:
-    raise RuntimeError(message)
+def _raise(error: Exception) -> NoReturn:
+    raise error
 
 
 ForkingPickler.register(Batch, _reduced)

@@ -1,10 +1,11 @@
 """Digests of callables: two callables with equal digests compute the same.
 
-A digest covers bytecode and constants, default arguments, values in closures, and the globals that
-the code names. Functions and classes count by their own code; numbers, text, arrays and containers
-by value; attributes of modules by their own values. An object of an installed package or of the
-standard library counts by its name and the package's version. The names of the function, of its
-file and of its lines don't count. Bytecode differs between versions of Python, and so do digests.
+A digest covers bytecode and constants, default arguments, attributes of functions, values in
+closures, and the globals that the code names. Functions and classes count by their own code;
+numbers, text, arrays and containers by value; attributes of modules by their own values. An object
+of an installed package or of the standard library counts by its name and the package's version. The
+names of the function, of its file and of its lines don't count. Bytecode differs between versions
+of Python, and so do digests.
 
 A digest can't cover objects that code looks up by a computed name (`getattr`, `eval`), data that
 code reads from files or the environment, and state behind functions written in C.

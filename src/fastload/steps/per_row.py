@@ -68,7 +68,8 @@ def per_row(
             (B, ...), or an element of a Ragged: str, bytes, a tensor or a Ragged. The function
             returns a value, or a tuple with a value for each output: a bool, int, float, str,
             bytes, tensor, array (or an object that numpy.asarray takes, such as an image of PIL)
-            or list of numbers. The values of an output have the same type and dtype in all rows.
+            or list of numbers. The values of an output have the same type and dtype in all rows,
+            and `fn` does not change an array or tensor that it has returned.
         inputs: name or names of the outputs that `fn` takes, after the earlier steps.
         outputs: name or names of the outputs to add or replace. Numbers, and values of one shape,
             become a tensor (B, ...). str, bytes, and values that differ in the length of their

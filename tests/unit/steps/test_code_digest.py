@@ -1,4 +1,4 @@
-"""code_identity: what digests of code see, and what they don't."""
+"""code_digest: what digests of code see, and what they don't."""
 
 import array
 import collections
