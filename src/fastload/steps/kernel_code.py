@@ -181,7 +181,11 @@ class _Disk:
             return
 
 
-_lock = threading.Lock()
+_lock = threading.RLock()
+# fork() waits for the end of a compilation: in a child, nobody would release this lock and numba's.
+os.register_at_fork(
+    before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
+)
 _counts = Counts()
 
 
