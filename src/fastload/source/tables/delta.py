@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ import pyarrow as pa
 
 from fastload.errors import SourceNotFoundError, StorageError, UnsupportedTypeError
 from fastload.source.local_paths import url_of
-from fastload.source.tables.table import Bounds, Table, TableColumns, TableFile
+from fastload.source.tables.table import Bounds, Table, TableColumns, TableFile, plain_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -33,6 +34,8 @@ _FEATURES = {
     "icebergCompatV2", "identityColumns", "inCommitTimestamp", "invariants", "rowTracking",
     "timestampNtz", "typeWidening", "typeWidening-preview", "v2Checkpoint", "vacuumProtocolCheck",
 }  # fmt: skip
+# The start of a path or URL in the log that does not lie in the directory of the table.
+_WHOLE = re.compile(r"(?:file:)?/|[A-Za-z][A-Za-z0-9+.-]*://")
 # Writers may cut bounds of timestamps to milliseconds.
 _CUT = timedelta(milliseconds=1)
 
@@ -121,7 +124,14 @@ class _DeltaVectors:
         for batch in vectors.to_batches():
             for path, left in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
                 values = left.values.to_numpy(zero_copy_only=False)
-                found[_plain_path(path)] = np.asarray(values, np.bool_)
+                found[plain_path(unquote(path))] = np.asarray(values, np.bool_)
+        listed = pa.table(log.get_add_actions(flatten=True))["path"].to_pylist()
+        unknown = sorted(found.keys() - {_within(_root(log), unquote(path)) for path in listed})
+        if unknown:
+            raise StorageError(
+                "Expected deletion vectors of the table's files, got one of the unknown file "
+                f"{unknown[0]} - at {self.uri}"
+            )
         return found
 
 
@@ -204,21 +214,28 @@ def _files(
     names = log.metadata().partition_columns
     partitions = {name: added[f"partition.{name}"] for name in names}
     statistics = list(_statistics(added, columns, physical))
+    root = _root(log)
     records = added["num_records"] if "num_records" in added.column_names else None
     for row, path in enumerate(added["path"].to_pylist()):
         name = unquote(path)
-        whole = name if "://" in name or name.startswith("/") else f"{uri.rstrip('/')}/{name}"
-        whole = _plain_path(whole)
         constants = tuple(
             ((name,), _scalar(values[row], columns.arrow.field(name).type))
             for name, values in partitions.items()
         )
         bounds = _bounds(statistics, row, records[row].as_py() if records is not None else None)
-        yield TableFile(whole, whole, name, constants, tuple(bounds))
+        place, own = _within(uri, name), _within(root, name)
+        yield TableFile(place, own, name, constants, tuple(bounds))
 
 
-def _plain_path(path: str) -> str:
-    return path.removeprefix("file://")
+def _root(log: Any) -> str:
+    """Return the directory of a table as its vectors name it: without links, unlike the user's."""
+    return unquote(log.table_uri)
+
+
+def _within(directory: str, name: str) -> str:
+    """Return the path or URL of a file, whose name in the log may be a path or URL itself."""
+    whole = name if _WHOLE.match(name) else f"{directory.rstrip('/')}/{name}"
+    return plain_path(whole)
 
 
 def _scalar(value: Any, arrow: Any) -> Any:

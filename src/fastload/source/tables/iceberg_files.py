@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import struct
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +12,7 @@ import pyarrow as pa
 
 from fastload.errors import UnsupportedTypeError
 from fastload.source.files import DeleteFile
-from fastload.source.tables.table import Bounds, TableFile
+from fastload.source.tables.table import Bounds, TableFile, plain_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,7 +104,7 @@ class IcebergFiles:
         file = entry.data_file
         sequence = entry.sequence_number or 0
         spec = self._specs[file.spec_id]
-        path = _plain(file.file_path)
+        path = plain_path(file.file_path)
         if file.content.name == "EQUALITY_DELETES":
             self._check_format(file, "PARQUET")
             delete = DeleteFile(path, tuple(map(self._compared, file.equality_ids or ())))
@@ -145,8 +144,8 @@ class IcebergFiles:
             for delete in candidates
             if sequence <= delete.sequence and delete.target in (None, file.file_path)
         )
-        path = _plain(file.file_path)
-        root = _plain(self._table.location()).rstrip("/") + "/"
+        path = plain_path(file.file_path)
+        root = plain_path(self._table.location()).rstrip("/") + "/"
         name = path[len(root) :] if path.startswith(root) else os.path.basename(path)
         constants = self._constants(file)
         return TableFile(path, file.file_path, name, constants, tuple(self._bounds(file)), deletes)
@@ -218,7 +217,3 @@ def _target(file: Any) -> str | None:
     lower, upper = (each or {} for each in (file.lower_bounds, file.upper_bounds))
     least, most = lower.get(_FILE_PATH_ID), upper.get(_FILE_PATH_ID)
     return least.decode() if least is not None and least == most else None
-
-
-def _plain(path: str) -> str:
-    return re.sub(r"^file:/+", "/", path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -29,6 +30,7 @@ __all__ = [
     "Vectors",
     "arrow_schema",
     "field_key",
+    "plain_path",
 ]
 
 Path = tuple[str, ...]
@@ -219,6 +221,11 @@ def field_key(field: Any) -> str | int:
     """Return the field id of a field of an Arrow schema; its name if the field has no id."""
     number = (field.metadata or {}).get(_FIELD_ID)
     return field.name if number is None else int(number)
+
+
+def plain_path(path: str) -> str:
+    """Return the path of a local file that may be a URL, without escapes; other URLs unchanged."""
+    return re.sub(r"^file:/+", "/", path)
 
 
 def _leaf_keys(schema: Any) -> Iterator[Keys]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import json
 import sys
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -297,6 +299,45 @@ def test_deletion_vectors(tmp_path, inline):
     for filters in ([("x", ">", 50)], [("p", "in", [1, 4])], pc.field("x") + pc.field("p") > 60):
         rows = [row for row in left if _passes(filters, row)]
         assert [x for x, *_ in in_order(Delta(table), columns=["x"], filters=filters)] == rows
+
+
+@pytest.mark.parametrize("name", ["my table", "ü#?", "link"])
+@pytest.mark.parametrize("file", ["part-0.parquet", "a%20b%25.parquet", "a ü.parquet"])
+def test_deletion_vectors_belong_to_files_whose_paths_have_escapes_or_links(tmp_path, name, file):
+    table = tmp_path / ("real" if name == "link" else name)
+    table.mkdir()
+    if name == "link":
+        (tmp_path / name).symlink_to(table)
+    vector = deletion_vector(table, [1])
+    files = [(pa.table({"x": range(3)}), {}, vector)]
+    write_delta(table, [delta_field("x", "long")], files, vectors=True)
+    _rename_in_log(table, file)
+    (table / "part-0.parquet").rename(table / unquote(file))
+    assert in_order(Delta(tmp_path / name)) == [(0,), (2,)]
+
+
+def test_a_vector_of_an_unknown_file_is_an_error(tmp_path, monkeypatch):
+    (tmp_path / "t").mkdir()
+    files = [(pa.table({"x": range(3)}), {}, deletion_vector(tmp_path / "t", [1]))]
+    write_delta(tmp_path / "t", [delta_field("x", "long")], files, vectors=True)
+    monkeypatch.setattr(deltalake.DeltaTable, "table_uri", "file:///elsewhere/")
+    with pytest.raises(StorageError, match=r"unknown file /.*/part-0.parquet - at /"):
+        in_order(Delta(tmp_path / "t"))
+
+
+@pytest.mark.parametrize("scheme", ["", "file:", "file://"])
+def test_files_outside_of_the_directory_of_the_table(tmp_path, scheme):
+    (tmp_path / "t").mkdir()
+    files = [(pa.table({"x": range(3)}), {}, deletion_vector(tmp_path / "t", [1]))]
+    write_delta(tmp_path / "t", [delta_field("x", "long")], files, vectors=True)
+    (tmp_path / "t" / "part-0.parquet").rename(tmp_path / "other.parquet")
+    _rename_in_log(tmp_path / "t", f"{scheme}{tmp_path}/other.parquet")
+    assert in_order(Delta(tmp_path / "t")) == [(0,), (2,)]
+
+
+def _rename_in_log(table, file):
+    log = table / "_delta_log" / f"{0:020}.json"
+    log.write_text(log.read_text().replace('"part-0.parquet"', json.dumps(file)))
 
 
 def _passes(filters, row):
