@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from fastload.source.files import PathLike
 
-__all__ = ["HIDDEN", "find_files", "url_of"]
+__all__ = ["HIDDEN", "find_files", "local_path", "url_of"]
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 # A URL after pathlib has joined it.
@@ -90,6 +90,15 @@ def url_of(entry: PathLike) -> tuple[str, str] | None:
     if url is None or url[1].lower() == "file":
         return None
     return url[1].lower(), entry[url.end() :]
+
+
+def local_path(entry: PathLike) -> str:
+    """Return the absolute path that a local path or a file:// URL names.
+
+    Raises:
+        SourceNotFoundError, TypeError, ValueError: as `find_files`.
+    """
+    return _absolute(FoundFile(_local_path(entry))).path
 
 
 def _find(entry: PathLike) -> list[FoundFile]:

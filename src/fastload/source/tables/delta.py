@@ -6,7 +6,6 @@ import json
 import os
 import re
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -14,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastload.errors import SourceNotFoundError, StorageError, UnsupportedTypeError
-from fastload.source.local_paths import url_of
+from fastload.source.local_paths import local_path, url_of
 from fastload.source.tables.table import Bounds, Table, TableColumns, TableFile, plain_path
 
 if TYPE_CHECKING:
@@ -36,8 +35,8 @@ _FEATURES = {
 }  # fmt: skip
 # The start of a path or URL in the log that does not lie in the directory of the table.
 _WHOLE = re.compile(r"(?:file:)?/|[A-Za-z][A-Za-z0-9+.-]*://")
-# Writers may cut bounds of timestamps to milliseconds.
-_CUT = timedelta(milliseconds=1)
+# Writers may cut bounds of timestamps, which are in microseconds, to milliseconds.
+_CUT_US = 1000
 
 
 @dataclass(frozen=True)
@@ -72,8 +71,8 @@ class Delta:
     def _open(self, storage: Stores) -> Table:
         """Read the log of the table; see `TableSource._open`."""
         uri = os.fspath(self.uri)
-        if isinstance(self.uri, os.PathLike) or url_of(uri) is None:
-            uri = os.path.abspath(os.path.expanduser(uri.removeprefix("file://")))
+        if url_of(self.uri) is None:
+            uri = local_path(self.uri)
         options = storage.options_for_libraries(uri)
         log = _opened(uri, self.version, options)
         _check_features(log, uri)
@@ -269,7 +268,8 @@ def _bounds(statistics: Sequence[_Column], row: int, records: int | None) -> Ite
         if count is not None and records is not None:
             nulls = False if count == 0 else True if count == records else None
         if most is not None and pa.types.is_timestamp(arrow):
-            most = pa.scalar(most.as_py() + _CUT, arrow)
+            # Not as a datetime, which ends with the year 9999.
+            most = pa.array([most.value + _CUT_US]).view(arrow)[0]
         if (least is not None and most is not None) or nulls is not None:
             yield Bounds(path, least, most, nulls)
 

@@ -72,6 +72,20 @@ def test_partition_values_of_every_type(tmp_path, kind):
         assert [x for x, *_ in in_order(Delta(tmp_path), columns=["x"], filters=chosen)] == [row]
 
 
+def test_local_paths_are_those_of_plain_files(tmp_path, monkeypatch):
+    (tmp_path / "other" / "d").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "other" / "d")
+    for number, place in enumerate((tmp_path / "t", tmp_path / "other" / "t", tmp_path / "a b#")):
+        deltalake.write_deltalake(place, pa.table({"x": [number]}))
+    assert in_order(Delta((tmp_path / "a b#").as_uri())) == [(2,)]
+    assert in_order(Delta(f"file://localhost{tmp_path}/t")) == [(0,)]
+    assert in_order(Delta(f"{tmp_path}/link/../t")) == [(1,)]
+    monkeypatch.chdir(tmp_path / "link")
+    assert in_order(Delta("../t/")) == [(1,)]
+    with pytest.raises(ValueError, match="without a host"):
+        FastParquetDataset(Delta("file://server/t"))
+
+
 def test_the_rows_of_each_version(tmp_path):
     deltalake.write_deltalake(tmp_path, pa.table({"x": [1, 2, 3]}))
     deltalake.write_deltalake(tmp_path, pa.table({"x": [4, 5]}), mode="append")
@@ -228,6 +242,15 @@ def test_bounds_of_timestamps_may_be_cut(tmp_path):
         deltalake.write_deltalake(tmp_path, rows, mode="append")
     filters = pc.field("t") > NOW.replace(microsecond=456788)
     assert len(in_order(Delta(tmp_path), filters=filters)) == 1
+
+
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_the_last_time_that_python_knows(tmp_path, zone):
+    times = [NOW, dt.datetime.max]
+    rows = pa.table({"t": pa.array(times, pa.timestamp("us", zone)), "x": [1, 2]})
+    deltalake.write_deltalake(tmp_path, rows)
+    filters = pc.field("t") > pa.scalar(NOW, pa.timestamp("us", zone))
+    assert in_order(Delta(tmp_path), columns=["x"], filters=filters) == [(2,)]
 
 
 def test_the_fingerprint_covers_the_version(tmp_path):
