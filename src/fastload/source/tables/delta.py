@@ -149,7 +149,8 @@ def _opened(uri: str, version: int | None, options: dict[str, str] | None) -> An
             f"Expected a Delta table, found none: {_line(error)} - at {uri}"
         ) from None
     except (DeltaError, OSError) as error:
-        if version is not None and ("version" in str(error).lower()):
+        text = str(error).lower()
+        if version is not None and "version" in text and "unsupported" not in text:
             raise SourceNotFoundError(
                 f"Expected version {version} of the Delta table, found none: {_line(error)} - at "
                 f"{uri}"

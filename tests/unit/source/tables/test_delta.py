@@ -246,7 +246,7 @@ def test_bounds_of_timestamps_may_be_cut(tmp_path):
 
 @pytest.mark.parametrize("zone", [None, "UTC"])
 def test_the_last_time_that_python_knows(tmp_path, zone):
-    times = [NOW, dt.datetime.max]
+    times = [NOW, dt.datetime.max]  # noqa: DTZ901 - a local time too
     rows = pa.table({"t": pa.array(times, pa.timestamp("us", zone)), "x": [1, 2]})
     deltalake.write_deltalake(tmp_path, rows)
     filters = pc.field("t") > pa.scalar(NOW, pa.timestamp("us", zone))
@@ -296,6 +296,15 @@ def test_unknown_features_are_refused(tmp_path):
     log.write_text(log.read_text().replace(old, new))
     with pytest.raises(UnsupportedTypeError, match="features fastload has, got variant"):
         FastParquetDataset(Delta(tmp_path / "t"))
+
+
+@pytest.mark.parametrize("version", [None, 0])
+def test_a_table_for_newer_readers_is_not_called_missing(tmp_path, version):
+    write_delta(tmp_path / "t", [delta_field("x", "long")], [(pa.table({"x": [1]}), {}, None)])
+    log = tmp_path / "t" / "_delta_log" / f"{0:020}.json"
+    log.write_text(log.read_text().replace('"minReaderVersion": 1', '"minReaderVersion": 99'))
+    with pytest.raises(StorageError, match="minimum reader version 99"):
+        FastParquetDataset(Delta(tmp_path / "t", version))
 
 
 VECTORS = [[0], [1, 3, 4, 19], list(range(20)), [], list(range(5, 20)), list(range(0, 20, 2))]
