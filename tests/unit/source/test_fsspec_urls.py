@@ -115,6 +115,13 @@ def test_the_cache_tells_directories_of_a_filesystem_apart(tmp_path):
             assert found == wanted
 
 
+def test_rows_of_a_filter_are_kept_for_files_with_versions_only(directory):
+    memory = fsspec.filesystem("memory")
+    for written, wanted in (([1, 2, 3, 4], [3, 4]), ([4, 3, 2, 1], [4, 3])):
+        memory.pipe("/fsspec_urls/d/b.parquet", fixed(written))
+        assert values("memory://fsspec_urls/d", filters=[("x", ">", 2)]) == wanted
+
+
 @pytest.mark.parametrize("pattern", ["fsspec_urls/*.parquet", "/fsspec_urls/*.parquet"])
 def test_globs_of_filesystems_are_read(directory, pattern):
     assert rows(pattern, filesystem=fsspec.filesystem("memory")) == 3
