@@ -46,7 +46,7 @@ async def find_remote(client: StoreClient, kind: str, path: str) -> list[FoundFi
     is_glob = glob.has_magic(path) and not is_url
     found = await _find_glob(client, kind, path) if is_glob else []
     if not found:
-        # A glob that matches nothing may be the name of a file.
+        # A file or directory may have a name that looks like a glob.
         path, directory = path if is_url else path.rstrip("/"), _is_directory(path)
         listed = () if is_url or not directory else await client.ls(kind, path)
         file = None if listed else await client.info(kind, path)
@@ -105,6 +105,7 @@ def _parquet_files(found: _Found, path: str) -> _Found:
 
 
 async def _find_glob(client: StoreClient, kind: str, pattern: str) -> _Found:
+    """Return the files that match a glob; none if a file or directory has the glob as its name."""
     from fsspec.utils import glob_translate
 
     # Local globs take `**` as `*` where it is not a whole name; fsspec would raise an error.
@@ -118,6 +119,9 @@ async def _find_glob(client: StoreClient, kind: str, pattern: str) -> _Found:
     # All files below are listed, because the pattern may match a directory.
     await _refuse_above(client, kind, directory)
     listed = await client.ls(kind, directory)
+    own = "/".join(names[fixed:])
+    if any(f"{name}/".startswith(f"{own}/") for name in _names_below(listed, directory)):
+        return []
     files = _below(listed, directory, hidden)
     matches = re.compile(f"{glob_translate(wanted)}|{glob_translate(f'{wanted}/**')}")
     start = len(directory) + 1 if directory else 0
