@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from fastload.errors import UnsupportedTypeError
+from fastload.errors import StorageError, UnsupportedTypeError
 from fastload.source.files import DeleteFile
 from fastload.source.tables.table import Bounds, TableFile, plain_path
 
@@ -79,26 +79,33 @@ class IcebergFiles:
         """Yield the data files, in the order of the manifests.
 
         Raises:
+            OSError: a manifest can't be read; StorageError if a manifest is damaged.
             UnsupportedTypeError: a file is not Parquet, or equality deletes name a column that
                 the table no longer has.
         """
-        manifests = self._snapshot.manifests(self._table.io)
-        with ThreadPoolExecutor(_THREADS, "fastload-manifest") as threads:
-            entries = [
-                entry
-                for some in threads.map(
-                    lambda each: each.fetch_manifest_entry(self._table.io), manifests
-                )
-                for entry in some
-            ]
         data = []
-        for entry in entries:
+        for entry in self._entries():
             if entry.data_file.content.name == "DATA":
                 data.append(entry)
             else:
                 self._add_delete(entry)
         for entry in data:
             yield self._file(entry)
+
+    def _entries(self) -> list[Any]:
+        reads = self._table.io
+        try:
+            manifests = self._snapshot.manifests(reads)
+            with ThreadPoolExecutor(_THREADS, "fastload-manifest") as threads:
+                found = threads.map(lambda each: each.fetch_manifest_entry(reads), manifests)
+                return [entry for some in found for entry in some]
+        except OSError:
+            raise
+        except Exception as error:
+            raise StorageError(
+                f"Can't read the manifests of the table: {type(error).__name__}: {error} - at "
+                f"{self._columns.location}"
+            ) from error
 
     def _add_delete(self, entry: Any) -> None:
         file = entry.data_file
