@@ -69,7 +69,14 @@ class Delta:
             raise ValueError(f"Expected version to be at least 0, got {self.version}")
 
     def _open(self, storage: Stores) -> Table:
-        """Read the log of the table; see `TableSource._open`."""
+        """Read the log of the table.
+
+        Raises:
+            ImportError: the library that reads the metadata is not installed.
+            SourceNotFoundError: the table or the version does not exist, or the table has no files.
+            StorageError: the metadata can't be read.
+            UnsupportedTypeError: the table needs what fastload lacks.
+        """
         uri = os.fspath(self.uri)
         if url_of(self.uri) is None:
             uri = local_path(self.uri)

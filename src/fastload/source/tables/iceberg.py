@@ -65,7 +65,7 @@ class Iceberg:
             raise TypeError(f"Expected snapshot_id as int or None, got {snapshot_id!r}")
 
     def _open(self, storage: Stores) -> Table:
-        """Read the metadata of the table; see `TableSource._open`."""
+        """Read the metadata of the table; raises as `Delta._open`."""
         try:
             import pyiceberg.exceptions as errors
         except ImportError:

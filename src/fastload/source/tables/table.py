@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fastload.source.files import Constants, DeleteFile
-    from fastload.source.stores.stores import Stores
 
 __all__ = [
     "Bounds",
@@ -26,7 +25,6 @@ __all__ = [
     "Table",
     "TableColumns",
     "TableFile",
-    "TableSource",
     "Vectors",
     "arrow_schema",
     "field_key",
@@ -194,20 +192,6 @@ class Table:
     identity: str
     files: tuple[TableFile, ...] = field(repr=False)
     vectors: Vectors | None = None
-
-
-class TableSource(Protocol):
-    """What a user passes as the source: a version of a table."""
-
-    def _open(self, storage: Stores) -> Table:
-        """Read the metadata of the table.
-
-        Raises:
-            ImportError: the library that reads the metadata is not installed.
-            SourceNotFoundError: the table or the version does not exist, or the table has no files.
-            StorageError: the metadata can't be read.
-            UnsupportedTypeError: the table needs what fastload lacks.
-        """
 
 
 def arrow_schema(footer: core.Footer) -> Any:
