@@ -83,11 +83,10 @@ _HIDDEN_NAME = re.compile(r"(?:^|/)[_.]")
 
 def _below(files: Sequence[StoredFile], directory: str, hidden: re.Pattern[str] | None) -> _Found:
     """Return the files below a directory that are not hidden, with the folders in between."""
-    start = len(directory) + 1 if directory else 0
     return [
-        (file, tuple(file.path[start:].split("/")[:-1]))
-        for file in files
-        if hidden is None or not hidden.search(file.path[start:])
+        (file, tuple(name.split("/")[:-1]))
+        for file, name in zip(files, _names_below(files, directory), strict=True)
+        if hidden is None or not hidden.search(name)
     ]
 
 
@@ -137,8 +136,7 @@ def _names_below(files: Sequence[StoredFile], directory: str) -> list[str]:
 
 def _refuse_found(found: _Found, listed: Sequence[StoredFile], directory: str, kind: str) -> None:
     """Raise an error if a file that matches a glob lies in a table that the listing shows."""
-    start = len(directory) + 1 if directory else 0
-    tops = {file.path[start:].rpartition("/")[0].partition("/")[0] for file, _ in found}
+    tops = {folders[0] if folders else "" for _, folders in found}
     # Other tables beside the files that match don't matter.
     near = [
         name

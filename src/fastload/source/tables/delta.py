@@ -90,7 +90,7 @@ class Delta:
             uri, pa.schema(log.schema().to_arrow()), dict(_paths(schema, mode)), by_id=mode == "id"
         )
         version = log.version()
-        physical = {_physical(keys): path for keys, path in _paths(schema, "name")}
+        physical = {tuple(map(str, keys)): path for keys, path in _paths(schema, "name")}
         files = tuple(_files(log, uri, columns, physical))
         if not files:
             raise SourceNotFoundError(
@@ -205,10 +205,6 @@ def _key(entry: Mapping[str, Any], mode: str) -> str | int:
         return int(metadata["delta.columnMapping.id"])
     name = metadata.get("delta.columnMapping.physicalName") if mode == "name" else None
     return str(name or entry["name"])
-
-
-def _physical(keys: Keys) -> tuple[str, ...]:
-    return tuple(map(str, keys))
 
 
 def _files(

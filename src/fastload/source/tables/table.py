@@ -226,14 +226,14 @@ def _keys_below(arrow: Any, keys: Keys) -> Iterator[Keys]:
     elif pa.types.is_map(arrow):
         yield from _keys_below(arrow.key_type, (*keys, "key"))
         yield from _keys_below(arrow.item_type, (*keys, "value"))
-    elif pa.types.is_list(arrow) or pa.types.is_large_list(arrow) or _is_fixed_list(arrow):
+    elif (
+        pa.types.is_list(arrow)
+        or pa.types.is_large_list(arrow)
+        or pa.types.is_fixed_size_list(arrow)
+    ):
         yield from _keys_below(arrow.value_type, keys)
     else:
         yield keys
-
-
-def _is_fixed_list(arrow: Any) -> bool:
-    return bool(pa.types.is_fixed_size_list(arrow))
 
 
 def _plain(field: Any) -> Any:
