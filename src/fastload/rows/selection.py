@@ -15,6 +15,7 @@ import numpy as np
 
 from fastload.rows.selection_cache import SelectionCache
 from fastload.runtime.digest import digest
+from fastload.source.stores.raw_tier import has_version
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,7 +129,12 @@ def _entry_keys(source: Source, schema: FilterSchema, predicate: Predicate) -> l
 
 
 def key_of_file(asked: str, file: SourceFile) -> str:
-    """Return the key of what was found in one version of a file, by the digest of the question."""
+    """Return the key of what was found in one version of a file, by the digest of the question.
+
+    The key is "", under which caches keep nothing, if the file has no reliable version.
+    """
+    if file.stored is not None and not has_version(file.kind, file.stored):
+        return ""
     path = os.path.abspath(file.path) if file.stored is None else file.path
     stored = "" if file.stored is None else file.stored.version
     version = (path, file.size, file.mtime_ns, file.digest, file.keys, file.name, stored)

@@ -57,9 +57,9 @@ class SelectionCache:
         A damaged entry is removed.
 
         Args:
-            key: the key of the entry.
+            key: the key of the entry; "" = there is none.
         """
-        if self._home.path is None:
+        if self._home.path is None or not key:
             return None
         path = self._path(key)
         try:
@@ -78,14 +78,14 @@ class SelectionCache:
         """Write an entry.
 
         Args:
-            key: the key of the entry.
+            key: the key of the entry; "" = write none.
             rows: the rows to keep.
 
         Returns:
             The same rows: mapped from the entry if they are large and the entry was written, else
             `rows`.
         """
-        if self._home.path is None:
+        if self._home.path is None or not key:
             return rows
         path = self._path(key)
         body: list[Any] = [rows.counts.astype("<i8"), rows.offsets.astype("<i8"), rows.bits]

@@ -16,6 +16,7 @@ from fastload.runtime.progress import ProgressLine
 from fastload.source.footer_cache import FooterCache, FooterKey
 from fastload.source.footer_pack import NewFooter
 from fastload.source.stores.hub.hub_paths import HUB, without_commit
+from fastload.source.stores.raw_tier import has_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -227,7 +228,7 @@ def _key_of(file: FoundFile, version: _Version, storage: Stores) -> FooterKey | 
         return FooterKey(os.path.abspath(file.path), repr(tuple(version)))
     store = storage.identity_for_footers(file.kind)
     # Without a version, a changed file could not be told from the old one.
-    if store is None or not file.stored.version:
+    if store is None or not has_version(file.kind, file.stored):
         return None
     path = without_commit(file.stored.path) if file.kind == HUB else file.path
     return FooterKey(path, f"{store}:{file.stored.size}:{file.stored.version}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import glob
 import itertools
 import os
@@ -17,11 +18,11 @@ from fastload.source.files import FoundFile
 from fastload.source.table_formats import DELTA_LOG, delta_error, refuse_local, refuse_walked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from fastload.source.files import PathLike
 
-__all__ = ["HIDDEN", "find_files", "url_of"]
+__all__ = ["HIDDEN", "find_files", "local_path", "url_of"]
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 # A URL after pathlib has joined it.
@@ -92,6 +93,15 @@ def url_of(entry: PathLike) -> tuple[str, str] | None:
     return url[1].lower(), entry[url.end() :]
 
 
+def local_path(entry: PathLike) -> str:
+    """Return the absolute path that a local path or a file:// URL names.
+
+    Raises:
+        SourceNotFoundError, TypeError, ValueError: as `find_files`.
+    """
+    return _absolute(FoundFile(_local_path(entry))).path
+
+
 def _find(entry: PathLike) -> list[FoundFile]:
     path = _local_path(entry)
     try:
@@ -159,10 +169,14 @@ def _find_glob(pattern: str) -> list[FoundFile]:
         mark for mark in HIDDEN if not any(part.startswith(mark) for part in parts[fixed:])
     )
     found: set[str] = set()
-    for match in glob.iglob(pattern, recursive=True):
+    has_loop = functools.cache(functools.partial(_has_loop, fixed=fixed))
+    for match in _matches(pattern):
         if any(part.startswith(hidden) for part in PurePath(match).parts[fixed:] if hidden):
             continue
-        if os.path.isdir(match):
+        is_directory = os.path.isdir(match)
+        if has_loop(match if is_directory else os.path.dirname(match)):
+            continue
+        if is_directory:
             refuse_local(match)
             found.update(_walk(match))
         elif os.path.isfile(match):
@@ -173,6 +187,41 @@ def _find_glob(pattern: str) -> list[FoundFile]:
             f"Expected files that match the glob, found none{_nearby(pattern)} - at {pattern}"
         )
     return [FoundFile(path, PurePath(path).parts[fixed:-1]) for path in sorted(found)]
+
+
+def _matches(pattern: str) -> Iterator[str]:
+    """Yield what a glob matches, maybe twice, without following `**` into loops of links."""
+    parts = PurePath(pattern).parts
+    if "**" not in parts:
+        yield from glob.iglob(pattern)
+        return
+    at = parts.index("**")
+    rest = parts[at + 1 :]
+    if rest and pattern.endswith(os.sep):
+        rest += ("",)  # only directories match
+    for top in glob.iglob(os.path.join(*parts[:at])) if at else [os.curdir]:
+        if not os.path.isdir(top):
+            continue
+        for directory, _, _ in _directories(top, hidden=(".",)):
+            path = directory if at else os.path.relpath(directory)
+            inner = "" if path == os.curdir else glob.escape(path)
+            yield from _matches(os.path.join(inner, *(rest or ("*",))))
+
+
+def _has_loop(directory: str, fixed: int) -> bool:
+    """Return whether the path of a directory goes through a link to a directory above the link.
+
+    Args:
+        directory: the path.
+        fixed: number of the names at its start that may be links to any directory.
+    """
+    parts = PurePath(directory).parts
+    paths = [os.path.join(os.curdir, *parts[:n]) for n in range(fixed, len(parts) + 1)]
+    links = [os.path.islink(path) for path in paths]
+    if not any(links[1:]):
+        return False
+    reals = [os.path.realpath(path) for path in paths]
+    return any(links[n] and reals[n] in reals[:n] for n in range(1, len(paths)))
 
 
 def _nearby(path: str) -> str:
@@ -216,11 +265,28 @@ def _refuse_tables(files: Iterable[str], fixed: int) -> None:
 
 
 def _walk(directory: str) -> list[str]:
-    """Return all regular files below a directory that are not hidden.
+    """Return all regular files below a directory that are not hidden."""
+    found: list[str] = []
+    for parent, directories, names in _directories(directory, HIDDEN):
+        refuse_walked(parent, directories)
+        for name in names:
+            path = os.path.join(parent, name)
+            if not name.startswith(HIDDEN) and os.path.isfile(path):
+                found.append(path)
+    return found
+
+
+def _directories(
+    directory: str, hidden: tuple[str, ...]
+) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Yield each directory with the names of its directories and of its files, as os.walk does.
 
     The walk follows links, but not a link to a directory above it, which would be a loop.
+
+    Args:
+        directory: the directory that the walk begins with.
+        hidden: what the names of directories begin with that are left out.
     """
-    found: list[str] = []
     # The real path of each directory still to be walked, and of the directories above it.
     above: dict[str, tuple[str, ...]] = {directory: (os.path.realpath(directory),)}
 
@@ -230,20 +296,15 @@ def _walk(directory: str) -> list[str]:
         ) from error
 
     for parent, directories, names in os.walk(directory, onerror=refuse, followlinks=True):
-        refuse_walked(parent, directories)
+        yield parent, directories, names
         kept, outer = [], above.pop(parent)
         for name in sorted(directories):
             path = os.path.join(parent, name)
             real = os.path.join(outer[-1], name)
             if os.path.islink(path):
                 real = os.path.realpath(path)
-            if name.startswith(HIDDEN) or real in outer:
+            if name.startswith(hidden) or real in outer:
                 continue
             above[path] = (*outer, real)
             kept.append(name)
         directories[:] = kept
-        for name in names:
-            path = os.path.join(parent, name)
-            if not name.startswith(HIDDEN) and os.path.isfile(path):
-                found.append(path)
-    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import tarfile
 import zipfile
@@ -10,6 +11,8 @@ import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fsspec.implementations.dirfs import DirFileSystem
+from fsspec.implementations.tar import TarFileSystem
 
 from fastload import FastParquetDataset, StorageError
 from fastload.source.stores.fsspec_urls import split_url
@@ -71,6 +74,52 @@ def test_an_archive_is_read_by_many_threads(directory, kind):
             add(directory / "a.parquet", f"{number}.parquet")
     for _ in range(3):
         assert rows(f"{kind}://*.parquet::{path}", shuffle=True) == 300
+
+
+def fixed(values):
+    """Return the bytes of a Parquet file, which has the same footer whatever the values are."""
+    opened = io.BytesIO()
+    plain = {"compression": "none", "use_dictionary": False, "write_statistics": False}
+    pq.write_table(pa.table({"x": pa.array(values, pa.int64())}), opened, **plain)
+    return opened.getvalue()
+
+
+def values(source, **options):
+    with FastParquetDataset(source, **options) as dataset:
+        return [x for batch in dataset for x in batch["x"].tolist()]
+
+
+@pytest.mark.parametrize("by_url", [True, False])
+def test_the_cache_tells_archives_apart(tmp_path, by_url):
+    for wanted in ([1, 2], [3, 4]):
+        data = fixed(wanted)
+        with tarfile.open(tmp_path / "x.tar", "w") as archive:
+            member = tarfile.TarInfo("a.parquet")
+            member.size, member.mtime = len(data), 1
+            archive.addfile(member, io.BytesIO(data))
+        source, options = f"tar://a.parquet::{tmp_path}/x.tar", {}
+        if not by_url:
+            source, options = "a.parquet", {"filesystem": TarFileSystem(str(tmp_path / "x.tar"))}
+        assert values(source, cache=tmp_path / "cache", **options) == wanted
+
+
+def test_the_cache_tells_directories_of_a_filesystem_apart(tmp_path):
+    for name, wanted in (("a", [1, 2]), ("b", [3, 4])):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x.parquet").write_bytes(fixed(wanted))
+        os.utime(tmp_path / name / "x.parquet", (1, 1))
+    for name, wanted in (("a", [1, 2]), ("b", [3, 4])):
+        filesystem = DirFileSystem(tmp_path / name, fsspec.filesystem("file"))
+        for source in ("x.parquet", "*.parquet", ""):
+            found = values(source or "./", filesystem=filesystem, cache=tmp_path / "cache")
+            assert found == wanted
+
+
+def test_rows_of_a_filter_are_kept_for_files_with_versions_only(directory):
+    memory = fsspec.filesystem("memory")
+    for written, wanted in (([1, 2, 3, 4], [3, 4]), ([4, 3, 2, 1], [4, 3])):
+        memory.pipe("/fsspec_urls/d/b.parquet", fixed(written))
+        assert values("memory://fsspec_urls/d", filters=[("x", ">", 2)]) == wanted
 
 
 @pytest.mark.parametrize("pattern", ["fsspec_urls/*.parquet", "/fsspec_urls/*.parquet"])

@@ -65,6 +65,23 @@ def test_linked_directories_are_walked_but_not_in_loops(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("absolute", [True, False])
+@pytest.mark.parametrize(
+    "pattern",
+    ["**", "**/", "**/*", "*", "**/*.parquet", "*/*.parquet", "**/**/*.parquet", "[a-z]*/**"],
+)
+def test_globs_leave_out_loops_of_links(tmp_path, monkeypatch, pattern, absolute):
+    write(tmp_path / "d" / "k" / "b.parquet")
+    for name in ("up", "up2", "k/up", "k/self"):  # 2**40 paths without a limit
+        (tmp_path / "d" / name).symlink_to(
+            tmp_path / "d" / "k" if name == "k/self" else tmp_path / "d"
+        )
+    (tmp_path / "d" / "copy").symlink_to("k")
+    monkeypatch.chdir(tmp_path / "d")
+    found = paths_of(f"{tmp_path}/d/{pattern}" if absolute else pattern)
+    assert relative(found, tmp_path / "d") == ["copy/b.parquet", "k/b.parquet"]
+
+
 def test_a_partition_that_links_to_another_is_read(tmp_path: Path) -> None:
     write(tmp_path / "d" / "k=1" / "a.parquet")
     (tmp_path / "d" / "k=2").symlink_to("k=1")

@@ -21,6 +21,9 @@ _NAMES = [
     "k=2/l=x/e.parquet",
     "k=2/f.txt",
     "part[1].parquet",
+    "part1.parquet",
+    "m[1]/a.parquet",
+    "m1/a.parquet",
 ]
 
 
@@ -59,6 +62,10 @@ def storage(request, tmp_path):
         "d/_*",
         "d/.*",
         "d/part[1].parquet",
+        "d/m[1]",
+        "d/m[1]/",
+        "d/m[1]/a.parquet",
+        "d/m[1]/*",
         "d/**/_*/*",
     ],
 )

@@ -161,8 +161,8 @@ class ValueCache:
         self._widths = tuple(widths)
 
     def load(self, key: str) -> Values | None:
-        """Return the values of an entry; None if there is no undamaged one."""
-        if self._home.path is None:
+        """Return the values of an entry; None if there is no undamaged one, or the key is ""."""
+        if self._home.path is None or not key:
             return None
         try:
             content = (self._home.path / key).read_bytes()
@@ -179,8 +179,8 @@ class ValueCache:
         return None
 
     def store(self, key: str, values: Values) -> None:
-        """Write an entry."""
-        if self._home.path is None:
+        """Write an entry, unless the key is ""."""
+        if self._home.path is None or not key:
             return
         body = values.astype(values.dtype.newbyteorder("<")).tobytes()
         head = _HEAD.pack(self._magic, values.itemsize, len(values), zlib.crc32(body))

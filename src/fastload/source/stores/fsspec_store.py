@@ -100,7 +100,9 @@ async def _open_url(kind: str, options: Mapping[str, Any], threads: Executor) ->
 
 async def open_filesystem(filesystem: Any, io: IO, threads: Callable[[], Executor]) -> Store:
     """Open a store that reads as an fsspec filesystem object does."""
-    if type(filesystem).async_impl is True:
+    # What wraps another filesystem can't be made again with another event loop than the other has.
+    wraps = hasattr(filesystem, "fs")
+    if type(filesystem).async_impl is True and not wraps:
         # A copy is made in this event loop: the object's own loop may belong to a parent process
         # from before a fork.
         options = filesystem.storage_options

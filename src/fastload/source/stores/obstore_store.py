@@ -32,6 +32,7 @@ __all__ = [
     "FallbackStore",
     "NativeStore",
     "check_forked",
+    "client_options",
     "is_native",
     "is_whole",
     "lacks_headers",
@@ -86,6 +87,18 @@ def check_forked() -> None:
         )
 
 
+def client_options(io: IO, idle: int) -> dict[str, Any]:
+    """Return options of obstore's HTTP client, which keeps up to `idle` connections to a host."""
+    timeout = timedelta(seconds=io.timeout_s)
+    return {
+        "allow_http": True,
+        "connect_timeout": timeout,
+        "read_timeout": timeout,
+        "timeout": timedelta(days=1),  # for a whole answer; the caller gives up earlier
+        "pool_max_idle_per_host": str(idle),
+    }
+
+
 class NativeStore(Store):
     """A store of one protocol, read by obstore.
 
@@ -105,15 +118,7 @@ class NativeStore(Store):
         check_forked()
         self._protocol = protocol
         self._options = NativeOptions.of(protocol, options)
-        timeout = timedelta(seconds=io.timeout_s)
-        self._client = {
-            "allow_http": True,
-            "connect_timeout": timeout,
-            "read_timeout": timeout,
-            "timeout": timedelta(days=1),  # for a whole answer; the caller gives up earlier
-            "pool_max_idle_per_host": str(io.concurrency),
-            **self._options.client,
-        }
+        self._client = {**client_options(io, io.concurrency), **self._options.client}
         self._stores: dict[str, Any] = {}
 
     def _store(self, path: str) -> tuple[Any, str]:

@@ -30,10 +30,12 @@ if TYPE_CHECKING:
     from fastload.runtime.disk.cache import Cache
     from fastload.source.files import StoredFile
 
-__all__ = ["RawReads", "RawTier", "identity_of", "store_identity"]
+__all__ = ["RawReads", "RawTier", "has_version", "identity_of", "store_identity"]
 
 # Filesystems whose files are as near as the cache, which therefore does not keep their bytes.
 _NEAR = ("file", "local", "memory")
+# Archives: the version of a file in one says when the file was put there, not in which archive.
+_ARCHIVES = ("libarchive", "tar", "zip")
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "STORAGE_EMULATOR_HOST")
 _WRITERS = 2
 # The limit of the bytes that wait for the writers: four of the largest requests of IO's defaults.
@@ -286,19 +288,26 @@ def identity_of(store: str | None, kind: str, file: StoredFile) -> tuple[Any, ..
     Returns:
         The tuple; None if the file has no reliable version, or is as near as the cache.
     """
-    # Files with the same weak ETag may have different bytes.
-    if store is None or kind in _NEAR or not file.version or file.version[:2] == "W/":
+    if store is None or kind in _NEAR or not has_version(kind, file):
         return None
     if kind == HUB:  # of which a version is the digest of the bytes, in whichever commit
         return (kind, "", without_commit(file.path), file.size, file.version)
     return (kind, store, file.path, file.size, file.version)
 
 
+def has_version(kind: str, file: StoredFile) -> bool:
+    """Return whether the version of a file of a store changes with its bytes."""
+    if any(bit.partition("://")[0] in _ARCHIVES for bit in kind.split("::")):
+        return False
+    # Files with the same weak ETag may have different bytes.
+    return bool(file.version) and not file.version.startswith("W/")
+
+
 def store_identity(filesystem: Any, options: Mapping[str, Any]) -> str | None:
     """Return a text, without secrets, that distinguishes stores with the same paths.
 
     Returns:
-        The text; None if files of the filesystem are as near as the cache.
+        The text; None if files of the filesystem are as near as the cache, or lie in an archive.
     """
     if filesystem is None:
         client = options.get("client_kwargs")
@@ -310,12 +319,16 @@ def store_identity(filesystem: Any, options: Mapping[str, Any]) -> str | None:
     kind = type(filesystem)
     protocol: Any = getattr(filesystem, "protocol", None) or getattr(filesystem, "type_name", "")
     names = [protocol] if isinstance(protocol, str) else list(protocol)
-    if any(name in _NEAR for name in names):
+    if any(name in (*_NEAR, *_ARCHIVES) for name in names):
+        return None
+    inner = getattr(filesystem, "fs", None) or getattr(filesystem, "base_fs", None)
+    within = "" if inner is None else store_identity(inner, {})
+    if within is None:
         return None
     own = getattr(filesystem, "storage_options", None)
     endpoint = store_identity(None, own) if isinstance(own, dict) else ""
-    base = getattr(filesystem, "base_path", "")
-    return f"{kind.__module__}.{kind.__qualname__} {names} {endpoint} {base}"
+    base = getattr(filesystem, "base_path", "") or getattr(filesystem, "path", "")
+    return f"{kind.__module__}.{kind.__qualname__} {names} {endpoint} {base} {within}".rstrip()
 
 
 def _host(endpoint: str) -> str:

@@ -46,7 +46,7 @@ async def find_remote(client: StoreClient, kind: str, path: str) -> list[FoundFi
     is_glob = glob.has_magic(path) and not is_url
     found = await _find_glob(client, kind, path) if is_glob else []
     if not found:
-        # A glob that matches nothing may be the name of a file.
+        # A file or directory may have a name that looks like a glob.
         path, directory = path if is_url else path.rstrip("/"), _is_directory(path)
         listed = () if is_url or not directory else await client.ls(kind, path)
         file = None if listed else await client.info(kind, path)
@@ -83,11 +83,10 @@ _HIDDEN_NAME = re.compile(r"(?:^|/)[_.]")
 
 def _below(files: Sequence[StoredFile], directory: str, hidden: re.Pattern[str] | None) -> _Found:
     """Return the files below a directory that are not hidden, with the folders in between."""
-    start = len(directory) + 1 if directory else 0
     return [
-        (file, tuple(file.path[start:].split("/")[:-1]))
-        for file in files
-        if hidden is None or not hidden.search(file.path[start:])
+        (file, tuple(name.split("/")[:-1]))
+        for file, name in zip(files, _names_below(files, directory), strict=True)
+        if hidden is None or not hidden.search(name)
     ]
 
 
@@ -105,6 +104,7 @@ def _parquet_files(found: _Found, path: str) -> _Found:
 
 
 async def _find_glob(client: StoreClient, kind: str, pattern: str) -> _Found:
+    """Return the files that match a glob; none if a file or directory has the glob as its name."""
     from fsspec.utils import glob_translate
 
     # Local globs take `**` as `*` where it is not a whole name; fsspec would raise an error.
@@ -118,6 +118,9 @@ async def _find_glob(client: StoreClient, kind: str, pattern: str) -> _Found:
     # All files below are listed, because the pattern may match a directory.
     await _refuse_above(client, kind, directory)
     listed = await client.ls(kind, directory)
+    own = "/".join(names[fixed:])
+    if any(f"{name}/".startswith(f"{own}/") for name in _names_below(listed, directory)):
+        return []
     files = _below(listed, directory, hidden)
     matches = re.compile(f"{glob_translate(wanted)}|{glob_translate(f'{wanted}/**')}")
     start = len(directory) + 1 if directory else 0
@@ -133,8 +136,7 @@ def _names_below(files: Sequence[StoredFile], directory: str) -> list[str]:
 
 def _refuse_found(found: _Found, listed: Sequence[StoredFile], directory: str, kind: str) -> None:
     """Raise an error if a file that matches a glob lies in a table that the listing shows."""
-    start = len(directory) + 1 if directory else 0
-    tops = {file.path[start:].rpartition("/")[0].partition("/")[0] for file, _ in found}
+    tops = {folders[0] if folders else "" for _, folders in found}
     # Other tables beside the files that match don't matter.
     near = [
         name

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from fastload.errors import SourceNotFoundError, StorageError, UnsupportedTypeError
-from fastload.source.local_paths import url_of
-from fastload.source.tables.table import Bounds, Table, TableColumns, TableFile
+from fastload.source.local_paths import local_path, url_of
+from fastload.source.tables.table import Bounds, Table, TableColumns, TableFile, plain_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -33,8 +33,10 @@ _FEATURES = {
     "icebergCompatV2", "identityColumns", "inCommitTimestamp", "invariants", "rowTracking",
     "timestampNtz", "typeWidening", "typeWidening-preview", "v2Checkpoint", "vacuumProtocolCheck",
 }  # fmt: skip
-# Writers may cut bounds of timestamps to milliseconds.
-_CUT = timedelta(milliseconds=1)
+# The start of a path or URL in the log that does not lie in the directory of the table.
+_WHOLE = re.compile(r"(?:file:)?/|[A-Za-z][A-Za-z0-9+.-]*://")
+# Writers may cut bounds of timestamps, which are in microseconds, to milliseconds.
+_CUT_US = 1000
 
 
 @dataclass(frozen=True)
@@ -67,10 +69,17 @@ class Delta:
             raise ValueError(f"Expected version to be at least 0, got {self.version}")
 
     def _open(self, storage: Stores) -> Table:
-        """Read the log of the table; see `TableSource._open`."""
+        """Read the log of the table.
+
+        Raises:
+            ImportError: the library that reads the metadata is not installed.
+            SourceNotFoundError: the table or the version does not exist, or the table has no files.
+            StorageError: the metadata can't be read.
+            UnsupportedTypeError: the table needs what fastload lacks.
+        """
         uri = os.fspath(self.uri)
-        if isinstance(self.uri, os.PathLike) or url_of(uri) is None:
-            uri = os.path.abspath(os.path.expanduser(uri.removeprefix("file://")))
+        if url_of(self.uri) is None:
+            uri = local_path(self.uri)
         options = storage.options_for_libraries(uri)
         log = _opened(uri, self.version, options)
         _check_features(log, uri)
@@ -81,7 +90,7 @@ class Delta:
             uri, pa.schema(log.schema().to_arrow()), dict(_paths(schema, mode)), by_id=mode == "id"
         )
         version = log.version()
-        physical = {_physical(keys): path for keys, path in _paths(schema, "name")}
+        physical = {tuple(map(str, keys)): path for keys, path in _paths(schema, "name")}
         files = tuple(_files(log, uri, columns, physical))
         if not files:
             raise SourceNotFoundError(
@@ -121,7 +130,14 @@ class _DeltaVectors:
         for batch in vectors.to_batches():
             for path, left in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
                 values = left.values.to_numpy(zero_copy_only=False)
-                found[_plain_path(path)] = np.asarray(values, np.bool_)
+                found[plain_path(unquote(path))] = np.asarray(values, np.bool_)
+        listed = pa.table(log.get_add_actions(flatten=True))["path"].to_pylist()
+        unknown = sorted(found.keys() - {_within(_root(log), unquote(path)) for path in listed})
+        if unknown:
+            raise StorageError(
+                "Expected deletion vectors of the table's files, got one of the unknown file "
+                f"{unknown[0]} - at {self.uri}"
+            )
         return found
 
 
@@ -140,7 +156,8 @@ def _opened(uri: str, version: int | None, options: dict[str, str] | None) -> An
             f"Expected a Delta table, found none: {_line(error)} - at {uri}"
         ) from None
     except (DeltaError, OSError) as error:
-        if version is not None and ("version" in str(error).lower()):
+        text = str(error).lower()
+        if version is not None and "version" in text and "unsupported" not in text:
             raise SourceNotFoundError(
                 f"Expected version {version} of the Delta table, found none: {_line(error)} - at "
                 f"{uri}"
@@ -190,10 +207,6 @@ def _key(entry: Mapping[str, Any], mode: str) -> str | int:
     return str(name or entry["name"])
 
 
-def _physical(keys: Keys) -> tuple[str, ...]:
-    return tuple(map(str, keys))
-
-
 def _files(
     log: Any,
     uri: str,
@@ -204,21 +217,28 @@ def _files(
     names = log.metadata().partition_columns
     partitions = {name: added[f"partition.{name}"] for name in names}
     statistics = list(_statistics(added, columns, physical))
+    root = _root(log)
     records = added["num_records"] if "num_records" in added.column_names else None
     for row, path in enumerate(added["path"].to_pylist()):
         name = unquote(path)
-        whole = name if "://" in name or name.startswith("/") else f"{uri.rstrip('/')}/{name}"
-        whole = _plain_path(whole)
         constants = tuple(
             ((name,), _scalar(values[row], columns.arrow.field(name).type))
             for name, values in partitions.items()
         )
         bounds = _bounds(statistics, row, records[row].as_py() if records is not None else None)
-        yield TableFile(whole, whole, name, constants, tuple(bounds))
+        place, own = _within(uri, name), _within(root, name)
+        yield TableFile(place, own, name, constants, tuple(bounds))
 
 
-def _plain_path(path: str) -> str:
-    return path.removeprefix("file://")
+def _root(log: Any) -> str:
+    """Return the directory of a table as its vectors name it: without links, unlike the user's."""
+    return unquote(log.table_uri)
+
+
+def _within(directory: str, name: str) -> str:
+    """Return the path or URL of a file, whose name in the log may be a path or URL itself."""
+    whole = name if _WHOLE.match(name) else f"{directory.rstrip('/')}/{name}"
+    return plain_path(whole)
 
 
 def _scalar(value: Any, arrow: Any) -> Any:
@@ -252,7 +272,8 @@ def _bounds(statistics: Sequence[_Column], row: int, records: int | None) -> Ite
         if count is not None and records is not None:
             nulls = False if count == 0 else True if count == records else None
         if most is not None and pa.types.is_timestamp(arrow):
-            most = pa.scalar(most.as_py() + _CUT, arrow)
+            # Not as a datetime, which ends with the year 9999.
+            most = pa.array([most.value + _CUT_US]).view(arrow)[0]
         if (least is not None and most is not None) or nulls is not None:
             yield Bounds(path, least, most, nulls)
 

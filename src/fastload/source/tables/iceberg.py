@@ -6,7 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from fastload.errors import SourceNotFoundError, StorageError, UnsupportedTypeError
+from fastload.errors import (
+    FastloadError,
+    SourceNotFoundError,
+    StorageError,
+    UnsupportedTypeError,
+)
 from fastload.source.tables.iceberg_files import IcebergFiles
 from fastload.source.tables.table import Table, TableColumns
 
@@ -60,7 +65,7 @@ class Iceberg:
             raise TypeError(f"Expected snapshot_id as int or None, got {snapshot_id!r}")
 
     def _open(self, storage: Stores) -> Table:
-        """Read the metadata of the table; see `TableSource._open`."""
+        """Read the metadata of the table; raises as `Delta._open`."""
         try:
             import pyiceberg.exceptions as errors
         except ImportError:
@@ -77,13 +82,13 @@ class Iceberg:
             loaded = self._load()
             storage.take_options(_options_of(loaded.io.properties))
             return self._planned(loaded)
+        except FastloadError:
+            raise
         except missing as error:
             raise SourceNotFoundError(
                 f"Expected an Iceberg table, found none: {error} - at {self.table}"
             ) from error
-        except (errors.RESTError, errors.ResolveError, OSError) as error:
-            if isinstance(error, (SourceNotFoundError, StorageError)):
-                raise
+        except (errors.RESTError, errors.ResolveError, errors.ValidationError, OSError) as error:
             raise StorageError(
                 f"Can't read the metadata of the table: {error} - at {self.table}"
             ) from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import struct
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
@@ -11,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from fastload.errors import UnsupportedTypeError
+from fastload.errors import StorageError, UnsupportedTypeError
 from fastload.source.files import DeleteFile
-from fastload.source.tables.table import Bounds, TableFile
+from fastload.source.tables.table import Bounds, TableFile, plain_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,20 +79,12 @@ class IcebergFiles:
         """Yield the data files, in the order of the manifests.
 
         Raises:
+            OSError: a manifest can't be read; StorageError if a manifest is damaged.
             UnsupportedTypeError: a file is not Parquet, or equality deletes name a column that
                 the table no longer has.
         """
-        manifests = self._snapshot.manifests(self._table.io)
-        with ThreadPoolExecutor(_THREADS, "fastload-manifest") as threads:
-            entries = [
-                entry
-                for some in threads.map(
-                    lambda each: each.fetch_manifest_entry(self._table.io), manifests
-                )
-                for entry in some
-            ]
         data = []
-        for entry in entries:
+        for entry in self._entries():
             if entry.data_file.content.name == "DATA":
                 data.append(entry)
             else:
@@ -101,11 +92,26 @@ class IcebergFiles:
         for entry in data:
             yield self._file(entry)
 
+    def _entries(self) -> list[Any]:
+        reads = self._table.io
+        try:
+            manifests = self._snapshot.manifests(reads)
+            with ThreadPoolExecutor(_THREADS, "fastload-manifest") as threads:
+                found = threads.map(lambda each: each.fetch_manifest_entry(reads), manifests)
+                return [entry for some in found for entry in some]
+        except OSError:
+            raise
+        except Exception as error:
+            raise StorageError(
+                f"Can't read the manifests of the table: {type(error).__name__}: {error} - at "
+                f"{self._columns.location}"
+            ) from error
+
     def _add_delete(self, entry: Any) -> None:
         file = entry.data_file
         sequence = entry.sequence_number or 0
         spec = self._specs[file.spec_id]
-        path = _plain(file.file_path)
+        path = plain_path(file.file_path)
         if file.content.name == "EQUALITY_DELETES":
             self._check_format(file, "PARQUET")
             delete = DeleteFile(path, tuple(map(self._compared, file.equality_ids or ())))
@@ -145,8 +151,8 @@ class IcebergFiles:
             for delete in candidates
             if sequence <= delete.sequence and delete.target in (None, file.file_path)
         )
-        path = _plain(file.file_path)
-        root = _plain(self._table.location()).rstrip("/") + "/"
+        path = plain_path(file.file_path)
+        root = plain_path(self._table.location()).rstrip("/") + "/"
         name = path[len(root) :] if path.startswith(root) else os.path.basename(path)
         constants = self._constants(file)
         return TableFile(path, file.file_path, name, constants, tuple(self._bounds(file)), deletes)
@@ -218,7 +224,3 @@ def _target(file: Any) -> str | None:
     lower, upper = (each or {} for each in (file.lower_bounds, file.upper_bounds))
     least, most = lower.get(_FILE_PATH_ID), upper.get(_FILE_PATH_ID)
     return least.decode() if least is not None and least == most else None
-
-
-def _plain(path: str) -> str:
-    return re.sub(r"^file:/+", "/", path)

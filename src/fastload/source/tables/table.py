@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fastload.source.files import Constants, DeleteFile
-    from fastload.source.stores.stores import Stores
 
 __all__ = [
     "Bounds",
@@ -25,10 +25,10 @@ __all__ = [
     "Table",
     "TableColumns",
     "TableFile",
-    "TableSource",
     "Vectors",
     "arrow_schema",
     "field_key",
+    "plain_path",
 ]
 
 Path = tuple[str, ...]
@@ -194,20 +194,6 @@ class Table:
     vectors: Vectors | None = None
 
 
-class TableSource(Protocol):
-    """What a user passes as the source: a version of a table."""
-
-    def _open(self, storage: Stores) -> Table:
-        """Read the metadata of the table.
-
-        Raises:
-            ImportError: the library that reads the metadata is not installed.
-            SourceNotFoundError: the table or the version does not exist, or the table has no files.
-            StorageError: the metadata can't be read.
-            UnsupportedTypeError: the table needs what fastload lacks.
-        """
-
-
 def arrow_schema(footer: core.Footer) -> Any:
     """Return the Arrow schema of a file's columns, with field ids, without opening the file."""
     import pyarrow.parquet as pq
@@ -219,6 +205,11 @@ def field_key(field: Any) -> str | int:
     """Return the field id of a field of an Arrow schema; its name if the field has no id."""
     number = (field.metadata or {}).get(_FIELD_ID)
     return field.name if number is None else int(number)
+
+
+def plain_path(path: str) -> str:
+    """Return the path of a local file that may be a URL, without escapes; other URLs unchanged."""
+    return re.sub(r"^file:/+", "/", path)
 
 
 def _leaf_keys(schema: Any) -> Iterator[Keys]:
@@ -235,14 +226,14 @@ def _keys_below(arrow: Any, keys: Keys) -> Iterator[Keys]:
     elif pa.types.is_map(arrow):
         yield from _keys_below(arrow.key_type, (*keys, "key"))
         yield from _keys_below(arrow.item_type, (*keys, "value"))
-    elif pa.types.is_list(arrow) or pa.types.is_large_list(arrow) or _is_fixed_list(arrow):
+    elif (
+        pa.types.is_list(arrow)
+        or pa.types.is_large_list(arrow)
+        or pa.types.is_fixed_size_list(arrow)
+    ):
         yield from _keys_below(arrow.value_type, keys)
     else:
         yield keys
-
-
-def _is_fixed_list(arrow: Any) -> bool:
-    return bool(pa.types.is_fixed_size_list(arrow))
 
 
 def _plain(field: Any) -> Any:

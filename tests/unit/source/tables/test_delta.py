@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import json
 import sys
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -68,6 +70,20 @@ def test_partition_values_of_every_type(tmp_path, kind):
             pc.field("p").is_null() if value is None else pc.field("p") == pa.scalar(value, arrow)
         )
         assert [x for x, *_ in in_order(Delta(tmp_path), columns=["x"], filters=chosen)] == [row]
+
+
+def test_local_paths_are_those_of_plain_files(tmp_path, monkeypatch):
+    (tmp_path / "other" / "d").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "other" / "d")
+    for number, place in enumerate((tmp_path / "t", tmp_path / "other" / "t", tmp_path / "a b#")):
+        deltalake.write_deltalake(place, pa.table({"x": [number]}))
+    assert in_order(Delta((tmp_path / "a b#").as_uri())) == [(2,)]
+    assert in_order(Delta(f"file://localhost{tmp_path}/t")) == [(0,)]
+    assert in_order(Delta(f"{tmp_path}/link/../t")) == [(1,)]
+    monkeypatch.chdir(tmp_path / "link")
+    assert in_order(Delta("../t/")) == [(1,)]
+    with pytest.raises(ValueError, match="without a host"):
+        FastParquetDataset(Delta("file://server/t"))
 
 
 def test_the_rows_of_each_version(tmp_path):
@@ -228,6 +244,15 @@ def test_bounds_of_timestamps_may_be_cut(tmp_path):
     assert len(in_order(Delta(tmp_path), filters=filters)) == 1
 
 
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_the_last_time_that_python_knows(tmp_path, zone):
+    times = [NOW, dt.datetime.max]  # noqa: DTZ901 - a local time too
+    rows = pa.table({"t": pa.array(times, pa.timestamp("us", zone)), "x": [1, 2]})
+    deltalake.write_deltalake(tmp_path, rows)
+    filters = pc.field("t") > pa.scalar(NOW, pa.timestamp("us", zone))
+    assert in_order(Delta(tmp_path), columns=["x"], filters=filters) == [(2,)]
+
+
 def test_the_fingerprint_covers_the_version(tmp_path):
     deltalake.write_deltalake(tmp_path, pa.table({"x": [1]}))
     deltalake.DeltaTable(tmp_path).alter.set_table_properties({"delta.appendOnly": "true"})
@@ -273,6 +298,15 @@ def test_unknown_features_are_refused(tmp_path):
         FastParquetDataset(Delta(tmp_path / "t"))
 
 
+@pytest.mark.parametrize("version", [None, 0])
+def test_a_table_for_newer_readers_is_not_called_missing(tmp_path, version):
+    write_delta(tmp_path / "t", [delta_field("x", "long")], [(pa.table({"x": [1]}), {}, None)])
+    log = tmp_path / "t" / "_delta_log" / f"{0:020}.json"
+    log.write_text(log.read_text().replace('"minReaderVersion": 1', '"minReaderVersion": 99'))
+    with pytest.raises(StorageError, match="minimum reader version 99"):
+        FastParquetDataset(Delta(tmp_path / "t", version))
+
+
 VECTORS = [[0], [1, 3, 4, 19], list(range(20)), [], list(range(5, 20)), list(range(0, 20, 2))]
 
 
@@ -297,6 +331,45 @@ def test_deletion_vectors(tmp_path, inline):
     for filters in ([("x", ">", 50)], [("p", "in", [1, 4])], pc.field("x") + pc.field("p") > 60):
         rows = [row for row in left if _passes(filters, row)]
         assert [x for x, *_ in in_order(Delta(table), columns=["x"], filters=filters)] == rows
+
+
+@pytest.mark.parametrize("name", ["my table", "ü#?", "link"])
+@pytest.mark.parametrize("file", ["part-0.parquet", "a%20b%25.parquet", "a ü.parquet"])
+def test_deletion_vectors_belong_to_files_whose_paths_have_escapes_or_links(tmp_path, name, file):
+    table = tmp_path / ("real" if name == "link" else name)
+    table.mkdir()
+    if name == "link":
+        (tmp_path / name).symlink_to(table)
+    vector = deletion_vector(table, [1])
+    files = [(pa.table({"x": range(3)}), {}, vector)]
+    write_delta(table, [delta_field("x", "long")], files, vectors=True)
+    _rename_in_log(table, file)
+    (table / "part-0.parquet").rename(table / unquote(file))
+    assert in_order(Delta(tmp_path / name)) == [(0,), (2,)]
+
+
+def test_a_vector_of_an_unknown_file_is_an_error(tmp_path, monkeypatch):
+    (tmp_path / "t").mkdir()
+    files = [(pa.table({"x": range(3)}), {}, deletion_vector(tmp_path / "t", [1]))]
+    write_delta(tmp_path / "t", [delta_field("x", "long")], files, vectors=True)
+    monkeypatch.setattr(deltalake.DeltaTable, "table_uri", "file:///elsewhere/")
+    with pytest.raises(StorageError, match=r"unknown file /.*/part-0.parquet - at /"):
+        in_order(Delta(tmp_path / "t"))
+
+
+@pytest.mark.parametrize("scheme", ["", "file:", "file://"])
+def test_files_outside_of_the_directory_of_the_table(tmp_path, scheme):
+    (tmp_path / "t").mkdir()
+    files = [(pa.table({"x": range(3)}), {}, deletion_vector(tmp_path / "t", [1]))]
+    write_delta(tmp_path / "t", [delta_field("x", "long")], files, vectors=True)
+    (tmp_path / "t" / "part-0.parquet").rename(tmp_path / "other.parquet")
+    _rename_in_log(tmp_path / "t", f"{scheme}{tmp_path}/other.parquet")
+    assert in_order(Delta(tmp_path / "t")) == [(0,), (2,)]
+
+
+def _rename_in_log(table, file):
+    log = table / "_delta_log" / f"{0:020}.json"
+    log.write_text(log.read_text().replace('"part-0.parquet"', json.dumps(file)))
 
 
 def _passes(filters, row):

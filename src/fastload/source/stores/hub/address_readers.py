@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
-from fastload.source.stores.obstore_store import check_forked, mark_used
+from fastload.source.stores.obstore_store import check_forked, client_options, mark_used
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -110,15 +110,8 @@ class NativeReader:
 
     def __init__(self, io: IO, other: AddressReader) -> None:
         check_forked()
-        timeout = timedelta(seconds=io.timeout_s)
-        self._client = {
-            "allow_http": True,
-            "connect_timeout": timeout,
-            "read_timeout": timeout,
-            "timeout": timedelta(days=1),  # for a whole answer; the caller gives up earlier
-            "pool_idle_timeout": timedelta(seconds=_IDLE_S),
-            "pool_max_idle_per_host": str(max(1, io.concurrency // 4)),
-        }
+        self._client = client_options(io, max(1, io.concurrency // 4))
+        self._client["pool_idle_timeout"] = timedelta(seconds=_IDLE_S)
         self._opened: dict[str, _Opened] = {}
         self._other = other
 
@@ -148,7 +141,7 @@ class NativeReader:
         from obstore.store import HTTPStore
 
         mark_used()
-        client: dict[str, Any] = dict(self._client)
+        client = dict(self._client)
         if address.authorization:
             client["default_headers"] = {"authorization": address.authorization}
         options: dict[str, Any] = {"client_options": client, "retry_config": {"max_retries": 0}}
