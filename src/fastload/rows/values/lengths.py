@@ -9,8 +9,13 @@ import numpy as np
 import torch
 
 from fastload.plan.units.windows import Lengths
-from fastload.rows.selection import key_of_file
-from fastload.rows.values.row_values import ValueCache, read_files, rows_of_files, values_that_stay
+from fastload.rows.values.row_values import (
+    ValueCache,
+    keys_of_column,
+    read_files,
+    rows_of_files,
+    values_that_stay,
+)
 from fastload.runtime.digest import digest
 from fastload.runtime.progress import ProgressLine
 from fastload.schema.fields import Field
@@ -29,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["find_lengths"]
 
 # The version of the way lengths are found. Entries of another version are ignored.
-_VERSION = "1"
+_VERSION = "2"
 
 
 def find_lengths(
@@ -53,7 +58,7 @@ def find_lengths(
     """
     cache = ValueCache("lengths", "the lengths of lists", b"FLLENS01", "u", (1, 2, 4))
     asked = digest(_VERSION, column.name, str(column.null_lists))
-    keys = [key_of_file(asked, file) for file in source.files]
+    keys = keys_of_column(asked, column, source)
     found = [cache.load(key) for key in keys]
     missing = [index for index, lengths in enumerate(found) if lengths is None]
     if missing:

@@ -20,7 +20,9 @@ from fastload.engine.work_units import work_units
 from fastload.plan.options import Options
 from fastload.plan.read_plan import read_plan
 from fastload.plan.sequence import RowGroups
+from fastload.rows.selection import key_of_file
 from fastload.runtime.cores import available_cores
+from fastload.runtime.digest import digest
 from fastload.runtime.disk.private_directory import CacheDirectory, publish
 
 if TYPE_CHECKING:
@@ -30,18 +32,33 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fastload.plan.kept_rows import FileRows
+    from fastload.schema.column_plan import ColumnPlan
     from fastload.schema.projection import Projection
     from fastload.source.source import Source
     from fastload.source.stores.io import IO
 
     Values = NDArray[Any]
 
-__all__ = ["ValueCache", "read_files", "rows_of_files", "values_that_stay"]
+__all__ = ["ValueCache", "keys_of_column", "read_files", "rows_of_files", "values_that_stay"]
 
 _HEAD = struct.Struct("<8sIqI")
 _BATCH_ROWS = 1 << 16
 # Most memory while values are read.
 _MOST_BYTES = 1 << 30
+
+
+def keys_of_column(asked: str, column: ColumnPlan, source: Source) -> list[str]:
+    """Return the key of what was found in a column, for each file.
+
+    Args:
+        asked: the digest of the question.
+        column: the column. After columns of a table are renamed, it is another one in a file.
+        source: the files.
+    """
+    return [
+        key_of_file(digest(asked, repr((leaf, column.constant(index)))), file)
+        for index, (leaf, file) in enumerate(zip(column.leaves, source.files, strict=True))
+    ]
 
 
 def rows_of_files(source: Source) -> list[Sequence[int]]:

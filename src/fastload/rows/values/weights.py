@@ -9,8 +9,13 @@ import numpy as np
 import torch
 
 from fastload.plan.units.weighted import MOST_COPIES, RowWeights, WeightedUnits
-from fastload.rows.selection import key_of_file
-from fastload.rows.values.row_values import ValueCache, read_files, rows_of_files, values_that_stay
+from fastload.rows.values.row_values import (
+    ValueCache,
+    keys_of_column,
+    read_files,
+    rows_of_files,
+    values_that_stay,
+)
 from fastload.runtime.digest import digest
 from fastload.runtime.native import core
 from fastload.runtime.progress import ProgressLine
@@ -32,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["find_weights", "weighted_units"]
 
 # The version of the way weights are read. Entries of another version are ignored.
-_VERSION = "1"
+_VERSION = "2"
 _NARROW = (torch.float16, torch.bfloat16, torch.float32)
 
 
@@ -133,7 +138,7 @@ def _of_column(
     projection = plan_columns(source, {"weight": Column(name, dtype=dtype, fill=math.nan)})
     cache = ValueCache("weights", "the weights of rows", b"FLWGHT01", "f", (4, 8))
     asked = digest(_VERSION, name, str(dtype))
-    keys = [key_of_file(asked, file) for file in source.files]
+    keys = keys_of_column(asked, projection.columns[0], source)
     found = [cache.load(key) for key in keys]
     missing = [index for index, values in enumerate(found) if values is None]
     if missing:
