@@ -397,6 +397,12 @@ def test_a_delete_file_that_is_missing_or_damaged(catalog):
     with pytest.raises(CorruptFileError, match="among 20 rows, got a deleted row 20 - at /"):
         FastParquetDataset(source)
     local = Path(delete.file_path.removeprefix("file://"))
+    for position, named in ((-1, "-1"), (None, "a null")):
+        types = {"file_path": pa.string(), "pos": pa.int64()}
+        listed = pa.table({"file_path": [path], "pos": [position]}, schema=pa.schema(types))
+        pq.write_table(listed, local)
+        with pytest.raises(CorruptFileError, match=f"of deleted rows, got {named} - at {local}"):
+            FastParquetDataset(source)
     local.write_bytes(b"PAR1nothingPAR1")
     with pytest.raises(CorruptFileError, match=f"- at {local}"):
         FastParquetDataset(source)
