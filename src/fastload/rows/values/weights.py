@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from fastload.plan.units.weighted import MOST_COPIES, RowWeights, WeightedUnits
+from fastload.plan.units.weighted import LEAST_SUM, MOST_COPIES, RowWeights, WeightedUnits
 from fastload.rows.values.row_values import (
     ValueCache,
     keys_of_column,
@@ -69,7 +69,7 @@ def find_weights(
     Raises:
         TypeError: `weights` are not numbers.
         ValueError: a weight is negative, null or not finite, there is another number of weights
-            than of rows, their sum is 0, or a row would come too often.
+            than of rows, their sum is 0 or not finite, or a row would come too often.
         Exception: as for `plan_columns`, or a file can't be read.
     """
     column = f", column `{weights}`" if isinstance(weights, str) else ""
@@ -90,8 +90,8 @@ def find_weights(
         found = RowWeights(values, name)
     except OverflowError as error:
         raise ValueError(
-            f"Expected weights whose sum is positive and finite, got the sum {error} of "
-            f"{len(values)} weights{column and f' - at {column[2:]}'}"
+            f"Expected weights whose sum is positive and finite, and at least {LEAST_SUM}, got the "
+            f"sum {error} of {len(values)} weights{column and f' - at {column[2:]}'}"
         ) from None
     if found.most_copies > MOST_COPIES:
         row = int(np.argmax(values))
