@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
+from fastload.errors import NullValueError
 from fastload.plan.units.windows import Lengths
 from fastload.rows.values.row_values import (
     ValueCache,
@@ -22,10 +24,12 @@ from fastload.schema.fields import Field
 from fastload.schema.projection import OutputPlan, Projection
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
     from numpy.typing import NDArray
 
+    from fastload.plan.kept_rows import FileRows
     from fastload.rows.epoch_rows import EpochRows
     from fastload.schema.column_plan import ColumnPlan
     from fastload.source.source import Source
@@ -53,30 +57,51 @@ def find_lengths(
 
     Raises:
         CorruptFileError, StorageError, SourceChangedError: a file can't be read.
-        NullValueError: a list is null, and the column has no fill.
+        NullValueError: a list of a row that stays is null, and the column has no fill.
         ValueError: a list has 2**32 elements or more.
     """
-    cache = ValueCache("lengths", "the lengths of lists", b"FLLENS01", "u", (1, 2, 4))
     asked = digest(_VERSION, column.name, str(column.null_lists))
     keys = keys_of_column(asked, column, source)
-    found = [cache.load(key) for key in keys]
-    missing = [index for index, lengths in enumerate(found) if lengths is None]
-    if missing:
-        progress = ProgressLine("measured lists of", len(source.files), "files")
-        output = OutputPlan("length", "length", (0,), Field(torch.int64), length=2**62)
-        projection = Projection((replace(column, lengths_only=True),), (output,), 8, 0)
-        read = read_files(source, projection, missing, io, memory_budget)
-        for done, (index, values) in enumerate(zip(missing, read, strict=True)):
-            lengths = found[index] = _narrow(values)
-            cache.store(keys[index], lengths)
-            progress.show(len(source.files) - len(missing) + done + 1)
-    kept = [
-        values_that_stay(lengths, file, rows.files[i]) if rows.files else lengths
-        for i, (lengths, file) in enumerate(zip(found, rows_of_files(source), strict=True))
-        if lengths is not None
-    ]
+    output = OutputPlan("length", "length", (0,), Field(torch.int64), length=2**62)
+    projection = Projection((replace(column, lengths_only=True),), (output,), 8, 0)
+
+    def read(files: Sequence[int], stay: EpochRows | None = None) -> Iterator[NDArray[Any]]:
+        return read_files(source, projection, files, io, memory_budget, stay)
+
+    try:
+        found = _found(keys, read)
+    except NullValueError:
+        if not rows.files:
+            raise
+        # The null list may lie in a row that does not stay.
+        kept = [digest(key, *_bytes(file)) for key, file in zip(keys, rows.files, strict=True)]
+        found = _found(kept, partial(read, stay=rows))
+    else:
+        if rows.files:
+            files = zip(found, rows_of_files(source), rows.files, strict=True)
+            found = [values_that_stay(*file) for file in files]
     nothing = np.zeros(0, np.uint32)
-    return Lengths(rows.row_groups, np.concatenate([nothing, *kept], dtype=np.uint32))
+    return Lengths(rows.row_groups, np.concatenate([nothing, *found], dtype=np.uint32))
+
+
+def _found(
+    keys: Sequence[str], read: Callable[[Sequence[int]], Iterator[NDArray[Any]]]
+) -> list[NDArray[np.unsignedinteger]]:
+    """Return the lengths of each file, which are kept by the keys or read by `read`."""
+    cache = ValueCache("lengths", "the lengths of lists", b"FLLENS01", "u", (1, 2, 4))
+    found = {index: kept for index, key in enumerate(keys) if (kept := cache.load(key)) is not None}
+    missing = [index for index in range(len(keys)) if index not in found]
+    if missing:
+        progress = ProgressLine("measured lists of", len(keys), "files")
+        for index, values in zip(missing, read(missing), strict=True):
+            found[index] = _narrow(values)
+            cache.store(keys[index], found[index])
+            progress.show(len(found))
+    return [found[index] for index in range(len(keys))]
+
+
+def _bytes(rows: FileRows) -> tuple[bytes, ...]:
+    return rows.counts.tobytes(), rows.offsets.tobytes(), rows.bits.tobytes()
 
 
 def _narrow(lengths: NDArray[Any]) -> NDArray[np.unsignedinteger]:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fastload.plan.kept_rows import FileRows
+    from fastload.rows.epoch_rows import EpochRows
     from fastload.schema.column_plan import ColumnPlan
     from fastload.schema.projection import Projection
     from fastload.source.source import Source
@@ -95,9 +96,14 @@ def values_that_stay(values: Values, row_groups: Sequence[int], kept: FileRows) 
 
 
 def read_files(
-    source: Source, projection: Projection, files: Sequence[int], io: IO, memory_budget: int
+    source: Source,
+    projection: Projection,
+    files: Sequence[int],
+    io: IO,
+    memory_budget: int,
+    rows: EpochRows | None = None,
 ) -> Iterator[Values]:
-    """Yield the values of all rows of each file.
+    """Yield the values of the rows of each file.
 
     Args:
         source: the files.
@@ -105,14 +111,15 @@ def read_files(
         files: indices of the files.
         io: the options for reading files.
         memory_budget: the bytes that this process may use.
+        rows: the rows that stay, of which alone to read values; None = all rows.
     """
     among = np.isin(source.row_group_file, files)
     row_groups = RowGroups(
-        source.row_group_rows[among],
+        (source.row_group_rows if rows is None else rows.row_groups.rows)[among],
         source.row_group_file[among],
         source.row_group_index[among],
     )
-    rows = np.bincount(
+    counts = np.bincount(
         row_groups.file, weights=row_groups.rows, minlength=len(source.files)
     ).astype(np.int64)[files]
     budget = divide_budget(
@@ -131,15 +138,16 @@ def read_files(
     options = Options(batch_size=_BATCH_ROWS, uneven="keep")
     plan = read_plan(row_groups, options, 0, (), 1, 0, stripe_rows=budget.stripe_rows)
     name = projection.outputs[0].name
+    kept = () if rows is None else rows.files
     with (
         contextlib.closing(
-            Engine(source, projection, projection.outputs, budget, io, data=False)
+            Engine(source, projection, projection.outputs, budget, io, kept, data=False)
         ) as engine,
         contextlib.closing(engine.start(plan, _BATCH_ROWS)) as scan,
     ):
         batches = _batches(engine, scan, name)
         left: Values | None = None
-        for count in rows.tolist():
+        for count in counts.tolist():
             parts = [] if left is None else [left]
             have = 0 if left is None else len(left)
             while have < count:
