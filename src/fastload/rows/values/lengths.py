@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,22 +14,18 @@ from fastload.rows.values.row_values import (
     ValueCache,
     keys_of_column,
     read_files,
-    rows_of_files,
     values_that_stay,
 )
 from fastload.runtime.digest import digest
-from fastload.runtime.progress import ProgressLine
 from fastload.schema.fields import Field
 from fastload.schema.projection import OutputPlan, Projection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from typing import Any
-
-    from numpy.typing import NDArray
+    from collections.abc import Iterator, Sequence
 
     from fastload.plan.kept_rows import FileRows
     from fastload.rows.epoch_rows import EpochRows
+    from fastload.rows.values.row_values import Values
     from fastload.schema.column_plan import ColumnPlan
     from fastload.source.source import Source
     from fastload.source.stores.io import IO
@@ -64,47 +59,31 @@ def find_lengths(
     keys = keys_of_column(asked, column, source)
     output = OutputPlan("length", "length", (0,), Field(torch.int64), length=2**62)
     projection = Projection((replace(column, lengths_only=True),), (output,), 8, 0)
+    cache = ValueCache("lengths", "the lengths of lists", b"FLLENS01", "u", (1, 2, 4))
 
-    def read(files: Sequence[int], stay: EpochRows | None = None) -> Iterator[NDArray[Any]]:
-        return read_files(source, projection, files, io, memory_budget, stay)
+    def found(keys: Sequence[str], stay: EpochRows | None = None) -> list[Values]:
+        def read(files: Sequence[int]) -> Iterator[Values]:
+            return map(_narrow, read_files(source, projection, files, io, memory_budget, stay))
+
+        return cache.found(keys, "measured lists of", read)
 
     try:
-        found = _found(keys, read)
+        lengths = values_that_stay(found(keys), source, rows.files)
     except NullValueError:
         if not rows.files:
             raise
         # The null list may lie in a row that does not stay.
         kept = [digest(key, *_bytes(file)) for key, file in zip(keys, rows.files, strict=True)]
-        found = _found(kept, partial(read, stay=rows))
-    else:
-        if rows.files:
-            files = zip(found, rows_of_files(source), rows.files, strict=True)
-            found = [values_that_stay(*file) for file in files]
+        lengths = found(kept, rows)
     nothing = np.zeros(0, np.uint32)
-    return Lengths(rows.row_groups, np.concatenate([nothing, *found], dtype=np.uint32))
-
-
-def _found(
-    keys: Sequence[str], read: Callable[[Sequence[int]], Iterator[NDArray[Any]]]
-) -> list[NDArray[np.unsignedinteger]]:
-    """Return the lengths of each file, which are kept by the keys or read by `read`."""
-    cache = ValueCache("lengths", "the lengths of lists", b"FLLENS01", "u", (1, 2, 4))
-    found = {index: kept for index, key in enumerate(keys) if (kept := cache.load(key)) is not None}
-    missing = [index for index in range(len(keys)) if index not in found]
-    if missing:
-        progress = ProgressLine("measured lists of", len(keys), "files")
-        for index, values in zip(missing, read(missing), strict=True):
-            found[index] = _narrow(values)
-            cache.store(keys[index], found[index])
-            progress.show(len(found))
-    return [found[index] for index in range(len(keys))]
+    return Lengths(rows.row_groups, np.concatenate([nothing, *lengths], dtype=np.uint32))
 
 
 def _bytes(rows: FileRows) -> tuple[bytes, ...]:
     return rows.counts.tobytes(), rows.offsets.tobytes(), rows.bits.tobytes()
 
 
-def _narrow(lengths: NDArray[Any]) -> NDArray[np.unsignedinteger]:
+def _narrow(lengths: Values) -> Values:
     most = int(lengths.max(initial=0))
     if most >= 2**32:
         raise ValueError(f"Expected lists of fewer than 2**32 elements, got one of {most}")

@@ -24,9 +24,10 @@ from fastload.rows.selection import key_of_file
 from fastload.runtime.cores import available_cores
 from fastload.runtime.digest import digest
 from fastload.runtime.disk.private_directory import CacheDirectory, publish
+from fastload.runtime.progress import ProgressLine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
     from numpy.typing import NDArray
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
     Values = NDArray[Any]
 
-__all__ = ["ValueCache", "keys_of_column", "read_files", "rows_of_files", "values_that_stay"]
+__all__ = ["ValueCache", "keys_of_column", "read_files", "values_that_stay"]
 
 _HEAD = struct.Struct("<8sIqI")
 _BATCH_ROWS = 1 << 16
@@ -62,37 +63,24 @@ def keys_of_column(asked: str, column: ColumnPlan, source: Source) -> list[str]:
     ]
 
 
-def rows_of_files(source: Source) -> list[Sequence[int]]:
-    """Return the rows of each row group of each file."""
-    rows = source.row_group_rows
-    ends = np.searchsorted(source.row_group_file, np.arange(len(source.files)), side="right")
-    starts = np.append(0, ends[:-1]) if len(ends) else ends
-    return [rows[a:b].tolist() for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
-
-
-def values_that_stay(values: Values, row_groups: Sequence[int], kept: FileRows) -> Values:
-    """Return the values of the rows of one file that stay.
+def values_that_stay(
+    values: Sequence[Values], source: Source, kept: Sequence[FileRows]
+) -> list[Values]:
+    """Return the values of the rows of each file that stay.
 
     Args:
-        values: the value of each row of the file, (rows,).
-        row_groups: the rows of each row group.
-        kept: the rows that stay.
+        values: for each file, the value of each of its rows, (rows,).
+        source: the files.
+        kept: for each file, the rows that stay; () = all rows.
     """
-    parts = [values[:0]]
-    at = 0
-    for rows, count, offset in zip(
-        row_groups, kept.counts.tolist(), kept.offsets.tolist(), strict=True
-    ):
-        of_group = values[at : at + rows]
-        at += rows
-        if count == rows:
-            parts.append(of_group)
-        elif count:
-            mask = np.unpackbits(
-                kept.bits[offset : offset + -(-rows // 8)], count=rows, bitorder="little"
-            )
-            parts.append(of_group[mask.view(np.bool_)])
-    return np.concatenate(parts)
+    if not kept:
+        return [*values]
+    found = []
+    for own, file, rows in zip(values, source.files, kept, strict=True):
+        sizes = enumerate(file.footer.row_group_rows)
+        masks = [rows.of_group(group, size) for group, size in sizes]
+        found.append(own[np.concatenate([np.zeros(0, np.bool_), *masks])])
+    return found
 
 
 def read_files(
@@ -202,6 +190,28 @@ class ValueCache:
         with contextlib.suppress(OSError):
             (self._home.path / key).unlink()
         return None
+
+    def found(
+        self, keys: Sequence[str], doing: str, read: Callable[[Sequence[int]], Iterator[Values]]
+    ) -> list[Values]:
+        """Return the values of each file; those that no entry holds are read, and stored.
+
+        Args:
+            keys: key of each file's entry.
+            doing: what reading does, for the line of progress.
+            read: yields the values of the files with some indices.
+        """
+        found = [self.load(key) for key in keys]
+        missing = [index for index, values in enumerate(found) if values is None]
+        if missing:
+            progress = ProgressLine(doing, len(keys), "files")
+            done = len(keys) - len(missing)
+            for index, values in zip(missing, read(missing), strict=True):
+                found[index] = values
+                self.store(keys[index], values)
+                done += 1
+                progress.show(done)
+        return [values for values in found if values is not None]
 
     def store(self, key: str, values: Values) -> None:
         """Write an entry."""

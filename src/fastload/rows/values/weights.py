@@ -13,17 +13,15 @@ from fastload.rows.values.row_values import (
     ValueCache,
     keys_of_column,
     read_files,
-    rows_of_files,
     values_that_stay,
 )
 from fastload.runtime.digest import digest
 from fastload.runtime.native import core
-from fastload.runtime.progress import ProgressLine
 from fastload.schema.columns import Column
 from fastload.schema.projection import plan_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -139,22 +137,13 @@ def _of_column(
     cache = ValueCache("weights", "the weights of rows", b"FLWGHT01", "f", (4, 8))
     asked = digest(_VERSION, name, str(dtype))
     keys = keys_of_column(asked, projection.columns[0], source)
-    found = [cache.load(key) for key in keys]
-    missing = [index for index, values in enumerate(found) if values is None]
-    if missing:
-        progress = ProgressLine("read weights of", len(source.files), "files")
-        read = read_files(source, projection, missing, io, memory_budget)
-        for done, (index, values) in enumerate(zip(missing, read, strict=True)):
-            found[index] = values
-            cache.store(keys[index], values)
-            progress.show(len(source.files) - len(missing) + done + 1)
-    kept = [
-        values_that_stay(values, file, rows.files[i]) if rows.files else values
-        for i, (values, file) in enumerate(zip(found, rows_of_files(source), strict=True))
-        if values is not None
-    ]
-    empty: Sequence[Any] = [np.zeros(0, "<f4" if narrow else "<f8")]
-    return np.concatenate([*empty, *kept])
+    found = cache.found(
+        keys,
+        "read weights of",
+        lambda files: read_files(source, projection, files, io, memory_budget),
+    )
+    nothing = np.zeros(0, "<f4" if narrow else "<f8")
+    return np.concatenate([nothing, *values_that_stay(found, source, rows.files)])
 
 
 def _place(row: int, source: Source, rows: EpochRows) -> str:
