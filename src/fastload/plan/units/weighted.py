@@ -139,7 +139,7 @@ class WeightedUnits(RowUnits):
         return self._epoch(at)[1]
 
     def rows_of_copies(self, at: Position, rows: Int64s) -> Int64s:
-        """Return the rows of copies, (n, 3) as `read_plan.rows_of`, among the rows that stay."""
+        """Return the rows of copies, (n, 3) as `delivered_rows`, among the rows that stay."""
         copies, _ = self._epoch(at)
         group = self._group(rows)
         rows = rows.copy()
