@@ -214,7 +214,8 @@ def test_a_null_weight_is_refused_unless_its_row_is_left_out(tmp_path: Path) -> 
 def test_other_wrong_weights_are_refused(rows: Path) -> None:
     wrong: list[tuple[Any, type[Exception], str]] = [
         (np.zeros(ROWS), ValueError, "sum is positive"),
-        (np.full(ROWS, 1e308), ValueError, "sum is positive and finite"),
+        (np.full(ROWS, 1e308), ValueError, "finite, and at least 1e-290, got the sum inf of"),
+        (np.full(ROWS, 5e-324), ValueError, "at least 1e-290, got the sum 1"),
         (np.ones(5), ValueError, r"each of the 3000 rows .* shape \(5,\)"),
         (np.ones((ROWS, 1)), ValueError, r"shape \(3000, 1\)"),
         (["a"] * ROWS, TypeError, "numbers"),
@@ -225,6 +226,8 @@ def test_other_wrong_weights_are_refused(rows: Path) -> None:
     for weights, error, said in wrong:
         with pytest.raises(error, match=said):
             FastParquetDataset(rows, weights=weights)
+    with pytest.raises(OverflowError, match="inf"):
+        RowWeights(np.full(40_000, 1e308), "")  # without a warning
     for beside in (
         {"pack": Pack("items", length=8)},
         {"batch_size": TokenBudget("items", 64)},

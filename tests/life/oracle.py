@@ -10,11 +10,12 @@ from drawing import ADDED, FILTERS, describe, values_of
 
 from fastload import Column
 from fastload.plan.options import Options
-from fastload.plan.read_plan import read_plan, rows_of
+from fastload.plan.read_plan import read_plan
 from fastload.plan.sequence import RowGroups
 from fastload.rows.predicate import parse_split
 from fastload.rows.row_hash import hash_columns
 from fastload.testing import assert_same_rows
+from support.plan_definition import rows_of
 
 
 class Oracle:

@@ -25,8 +25,8 @@ from torch.utils.data import DataLoader
 import fastload
 from fastload import CorruptFileError, FastParquetDataset
 from fastload.plan.progress import advance
-from fastload.plan.read_plan import epoch_rows
 from fastload.plan.substitution import NothingReadableError
+from support.plan_definition import epoch_rows
 
 TIMEOUT_S = 120
 # What stands for each feature in a program without the feature.

@@ -14,9 +14,9 @@ from fastload import Pack, TokenBudget
 from fastload.plan.options import Options
 from fastload.plan.permutation import permutation, stream_key
 from fastload.plan.progress import Leg, going_on
-from fastload.plan.read_plan import epoch_rows
 from fastload.plan.sequence import RowGroups
 from support.packing import best_fit
+from support.plan_definition import epoch_rows
 
 # Of each property; `make test-semantics EXAMPLES=10000` sets it.
 EXAMPLES = int(os.environ.get("FASTLOAD_EXAMPLES", "500"))

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from fastload.plan.options import Options
 from fastload.plan.progress import Leg, batches
-from fastload.plan.read_plan import epoch_rows, read_plan, rows_of
+from fastload.plan.read_plan import read_plan
 from fastload.plan.sequence import RowGroups
+from support.plan_definition import epoch_rows, rows_of
 
 
 @dataclasses.dataclass(frozen=True)

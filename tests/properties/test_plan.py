@@ -23,8 +23,8 @@ from plan_cases import (
 
 from fastload.plan.position import Position, WorkerSlot
 from fastload.plan.progress import advance, remaining_rows
-from fastload.plan.read_plan import rows_of
 from fastload.plan.units.units import RowUnits
+from support.plan_definition import rows_of
 
 thorough = settings(max_examples=1000, deadline=None)
 brief = settings(max_examples=300, deadline=None)

@@ -10,9 +10,9 @@ from plan_cases import Case, cases, legs, progress_of, worlds
 
 from fastload.plan.options import Options
 from fastload.plan.progress import turn
-from fastload.plan.read_plan import rows_of
 from fastload.plan.sequence import RowGroups
 from fastload.plan.substitution import NothingReadableError, Substitution
+from support.plan_definition import rows_of
 
 
 class Damage:

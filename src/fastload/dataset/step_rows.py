@@ -80,7 +80,7 @@ def _plans(units: Units, at: Position, shares: Sequence[Share]) -> Iterator[Read
 
 
 def _rows_in(units: Units, at: Position, shares: Sequence[Share]) -> list[Int64s]:
-    """Return the rows of each share, (n, 3) as `read_plan.rows_of` returns rows."""
+    """Return the rows of each share, (n, 3) as `steps.delivered_rows` returns rows."""
     if not isinstance(units, RowUnits):
         return [delivered_rows(plan, core.permutation) for plan in _plans(units, at, shares)]
     options = replace(units.options, seed=at.seed)

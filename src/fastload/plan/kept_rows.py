@@ -39,6 +39,19 @@ class FileRows:
     bits: NDArray[np.uint8]
     mapped: bool = False
 
+    def of_group(self, group: int, rows: int) -> NDArray[np.bool_]:
+        """Return True for each row of a row group that stays, bool (rows,).
+
+        Args:
+            group: index of the row group.
+            rows: number of rows of the row group.
+        """
+        offset = int(self.offsets[group])
+        if offset < 0:
+            return np.full(rows, self.counts[group] > 0)
+        bits = self.bits[offset : offset + -(-rows // 8)]
+        return np.unpackbits(bits, count=rows, bitorder="little").view(np.bool_)
+
 
 def pack_rows(counts: Sequence[int], kept: Sequence[NDArray[np.uint8] | None]) -> FileRows:
     """Pack the masks of a file's row groups into one `FileRows`.

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fastload.plan.intervals import Int64s, cut, edges_of
-from fastload.plan.permutation import permutation, stream_key, stream_keys
+from fastload.plan.permutation import stream_keys
 from fastload.plan.progress import share
-from fastload.plan.sequence import ROW_GROUP_STREAM, EpochSequence
+from fastload.plan.sequence import EpochSequence
 from fastload.plan.shuffle_windows import (
     WINDOW_STREAM,
     ShuffleWindows,
-    windows_end_with_slices,
 )
 
 if TYPE_CHECKING:
@@ -40,10 +39,8 @@ __all__ = [
     "PADDING",
     "ReadPlan",
     "WindowCuts",
-    "epoch_rows",
     "read_plan",
     "row_group_plan",
-    "rows_of",
     "share_plan",
     "shuffled_parts",
     "striped_parts",
@@ -336,52 +333,3 @@ def _no_arrays() -> Arrays:
     nothing = np.zeros((0, 2), np.int64)
     first = np.zeros((1, 2), np.int64)
     return np.zeros((0, 4), np.int64), nothing, first, np.zeros(0, np.uint64)
-
-
-def rows_of(plan: ReadPlan) -> Int64s:
-    """Return every row that a plan delivers, in order, as int64 (rows, 3).
-
-    The columns are file, row group in the file and row in the row group. This function follows
-    the definition of a plan slowly and plainly: tests compare the core with it.
-    """
-    delivered = [np.zeros((0, 3), np.int64)]
-    for v, key in enumerate(plan.keys.tolist()):
-        (piece, take), (piece_stop, take_stop) = plan.windows[v : v + 2].tolist()
-        window = np.concatenate([_piece_rows(*p) for p in plan.pieces[piece:piece_stop].tolist()])
-        if plan.shuffled:
-            window = window[permutation(len(window), key)]
-        delivered += [window[a:b] for a, b in plan.takes[take:take_stop].tolist()]
-    return np.concatenate(delivered)
-
-
-def epoch_rows(row_groups: RowGroups, options: Options, epoch: int) -> Int64s:
-    """Return the whole sequence of an epoch, int64 (N, 3) with the columns of `rows_of`.
-
-    This function follows the definition in memory and shares no arithmetic with `read_plan`:
-    tests compare `read_plan` with it.
-    """
-    order, name = range(len(row_groups.rows)), (options.seed, epoch)
-    if options.shuffle:
-        key = stream_key(*name, ROW_GROUP_STREAM)
-        order = permutation(len(order), key).tolist()
-    parts = [np.zeros((0, 3), np.int64)]
-    for g in order:
-        rows = int(row_groups.rows[g])
-        parts.append(_piece_rows(int(row_groups.file[g]), int(row_groups.index[g]), 0, rows))
-    sequence = np.concatenate(parts)
-    if options.shuffle:
-        total, window, w = len(sequence), options.shuffle_window, 0
-        slices = (options.canonical_ranks or 1) if windows_end_with_slices(options) else 1
-        slices = slices if total // slices >= window else 1
-        for part in np.array_split(sequence, slices):
-            count = max(1, total // slices // window)
-            for v in range(count):
-                some = part[v * len(part) // count : (v + 1) * len(part) // count]
-                some[:] = some[permutation(len(some), stream_key(*name, WINDOW_STREAM, w))]
-                w += 1
-    return sequence[options.offset :][: options.limited(len(sequence))]
-
-
-def _piece_rows(file: int, row_group: int, start: int, stop: int) -> Int64s:
-    row = np.arange(start, stop)
-    return np.stack([np.full_like(row, file), np.full_like(row, row_group), row], axis=1)

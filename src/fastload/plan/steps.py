@@ -158,7 +158,7 @@ def rows_in(
     sequence: EpochSequence | None = None,
     permute: Permute = permutation,
 ) -> Int64s:
-    """Return the rows of shares, one share after the other, int64 (rows, 3) as `rows_of` returns.
+    """Return the rows of shares, one share after the other, as `delivered_rows` returns them.
 
     Args:
         row_groups: all row groups in canonical order.
@@ -183,9 +183,10 @@ def rows_in(
 
 
 def delivered_rows(plan: ReadPlan, permute: Permute) -> Int64s:
-    """Return the same as `rows_of`, without a list of all rows of each window.
+    """Return every row that a plan delivers, in order, as int64 (rows, 3).
 
-    The rows of a packed plan are those of its segments, in order, without padding.
+    The columns are file, row group in the file and row in the row group. The rows of a packed plan
+    are those of its segments, in order, without padding.
 
     Args:
         plan: the plan.

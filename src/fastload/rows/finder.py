@@ -141,7 +141,7 @@ class RowFinder:
                 if not self._skip:
                     raise
                 return str(error)
-            return _packed(left & _unpacked(rows, group, sizes[group]))
+            return _packed(left & rows.of_group(group, sizes[group]))
 
         found: list[_Kept] = []
         for group, result in enumerate(self._threads.map(of_group, range(len(sizes)))):
@@ -204,15 +204,6 @@ def _rows_of(
         else:
             counts[group], kept[group] = result
     return pack_rows(counts, kept), causes
-
-
-def _unpacked(rows: FileRows, group: int, size: int) -> NDArray[np.bool_]:
-    """Return True for each row of a row group that stays, of which at least one stays."""
-    offset = int(rows.offsets[group])
-    if offset < 0:
-        return np.ones(size, np.bool_)
-    bits = rows.bits[offset : offset + -(-size // 8)]
-    return np.unpackbits(bits, count=size, bitorder="little").view(np.bool_)
 
 
 def _packed(kept: NDArray[np.bool_]) -> _Kept:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -146,6 +146,11 @@ def _check_condition(name: object, operator: object, value: object) -> None:
         if isinstance(value, (str, bytes)):
             raise ValueError(
                 f"Expected a list of values for {operator!r}, got {value!r}: write [{value!r}]"
+            )
+        if isinstance(value, Iterator):  # filters are converted more than once
+            raise ValueError(
+                f"Expected a list of values for {operator!r}, got {value!r}, which can be read "
+                "only once: make a list of it"
             )
     elif value is None:
         raise ValueError(

@@ -123,8 +123,13 @@ def _load(cache: SelectionCache, keys: Sequence[str], found: dict[int, FileRows]
 def _entry_keys(source: Source, schema: FilterSchema, predicate: Predicate) -> list[str]:
     """Return the key of each file's entry in the cache."""
     asked = digest(_VERSION, predicate.digest, schema.arrow.serialize().to_pybytes())
-    if source.table is not None and source.table.vectors is not None:
-        asked = digest(asked, source.table.identity)
+    table = source.table
+    if table is not None:
+        # After columns are renamed, the same names stand for other columns of a file.
+        paths, names = table.columns.paths, table.columns.names or {}
+        asked = digest(asked, repr(sorted(map(repr, (*paths.items(), *names.items())))))
+    if table is not None and table.vectors is not None:
+        asked = digest(asked, table.identity)
     return [key_of_file(asked, file) for file in source.files]
 
 

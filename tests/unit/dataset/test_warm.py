@@ -6,8 +6,8 @@ import pytest
 from fastload.dataset.ranks import Rank
 from fastload.dataset.warm import _plan_of
 from fastload.plan.options import Options
-from fastload.plan.read_plan import rows_of
 from fastload.plan.sequence import RowGroups
+from support.plan_definition import rows_of
 
 ROWS = np.array([1000] * 24 + [6])
 GROUPS = RowGroups(ROWS, np.zeros(25, np.int64), np.arange(25))

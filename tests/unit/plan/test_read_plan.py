@@ -6,8 +6,9 @@ import pytest
 from fastload.plan.options import Options
 from fastload.plan.permutation import stream_key
 from fastload.plan.progress import Leg, advance, batches, remaining_rows
-from fastload.plan.read_plan import epoch_rows, read_plan, row_group_plan, rows_of
+from fastload.plan.read_plan import read_plan, row_group_plan
 from fastload.plan.sequence import RowGroups
+from support.plan_definition import epoch_rows, rows_of
 
 
 def row_groups(*rows, file=None, index=None):

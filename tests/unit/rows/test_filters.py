@@ -337,6 +337,7 @@ def test_errors_with_a_place_stay_what_they_are():
         ([], ValueError, "pyarrow's form"),
         ([("number", ">")], ValueError, r"\(column, operator, value\)"),
         ([("number", "~", 3)], ValueError, "an operator of filters among"),
+        ([("number", "in", iter([3]))], ValueError, "can be read only once"),
         ([(3, ">", 3)], TypeError, "name of a column"),
     ],
 )

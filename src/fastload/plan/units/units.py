@@ -167,7 +167,7 @@ class RowUnits(Units):
         return self.row_groups
 
     def rows_of_copies(self, at: Position, rows: Int64s) -> Int64s:  # noqa: ARG002 - as above
-        """Return rows of `groups_of`, (n, 3) as `read_plan.rows_of`, among the rows that stay."""
+        """Return rows of `groups_of`, (n, 3) as `delivered_rows`, among the rows that stay."""
         return rows
 
     def total(self, at: Position) -> int:

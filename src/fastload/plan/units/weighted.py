@@ -43,13 +43,22 @@ if TYPE_CHECKING:
     Copies = NDArray[Any]
     Draw = Callable[..., tuple[Copies, Int64s]]
 
-__all__ = ["MOST_COPIES", "RowWeights", "UnknownWeights", "WeightedUnits", "draw_copies"]
+__all__ = [
+    "LEAST_SUM",
+    "MOST_COPIES",
+    "RowWeights",
+    "UnknownWeights",
+    "WeightedUnits",
+    "draw_copies",
+]
 
 # Third part, after seed and epoch, of the name of the random stream that draws copies. Orders,
 # mixes and seeds of rows use 0 to 3.
 _COPY_STREAM = 4
 MOST_COPIES = (1 << 16) - 1
 """Most copies of a row in an epoch."""
+LEAST_SUM = 1e-290
+"""Least sum of weights: the factor from a weight to its copies would not be finite below."""
 # Epochs whose copies are kept: the running one, the next one, and the one of a loaded state.
 _KEPT_EPOCHS = 3
 # Weights are added up in as many sums, which are then added without rounding.
@@ -73,14 +82,15 @@ class RowWeights:
         scale: the factor from a weight to the number of copies that its row has on average.
 
     Raises:
-        OverflowError: the sum of the weights is 0 or infinite, though there are rows.
+        OverflowError: the sum of the weights is less than `LEAST_SUM` or infinite, though there
+            are rows.
     """
 
     def __init__(self, values: NDArray[np.floating], name: str) -> None:
         self.values = values
         self.name = name
         total = _sum(values)
-        if len(values) and not 0 < total < math.inf:
+        if len(values) and not LEAST_SUM <= total < math.inf:
             raise OverflowError(f"{total}")
         self.scale = len(values) / total if len(values) else 0.0
 
@@ -129,7 +139,7 @@ class WeightedUnits(RowUnits):
         return self._epoch(at)[1]
 
     def rows_of_copies(self, at: Position, rows: Int64s) -> Int64s:
-        """Return the rows of copies, (n, 3) as `read_plan.rows_of`, among the rows that stay."""
+        """Return the rows of copies, (n, 3) as `delivered_rows`, among the rows that stay."""
         copies, _ = self._epoch(at)
         group = self._group(rows)
         rows = rows.copy()
@@ -223,7 +233,11 @@ def draw_copies(
 def _sum(values: NDArray[np.floating]) -> float:
     """Return the sum, the same on every machine: numpy adds in an order that depends on the CPU."""
     sums = np.zeros(_SUMS)
-    for start in range(0, len(values), _SUMS):
-        part = values[start : start + _SUMS]
-        sums[: len(part)] += part
-    return math.fsum(sums) if np.isfinite(sums).all() else math.inf
+    with np.errstate(over="ignore"):
+        for start in range(0, len(values), _SUMS):
+            part = values[start : start + _SUMS]
+            sums[: len(part)] += part
+    try:
+        return math.fsum(sums)
+    except OverflowError:
+        return math.inf

@@ -194,10 +194,18 @@ def _check_rows(least: int, file: SourceFile) -> None:
 
 
 def _positions(data: bytes) -> dict[str, NDArray[np.int64]]:
-    """Return the positions in a Parquet file of position deletes, by the path of the data file."""
+    """Return the positions in a Parquet file of position deletes, by the path of the data file.
+
+    Raises:
+        KeyError, ValueError: the file lacks a column, or has a null or a negative position.
+    """
     read = pq.read_table(pa.BufferReader(data), columns=["file_path", "pos"])
+    if any(column.null_count for column in read.columns):
+        raise ValueError("a null")
     paths = whole(read["file_path"].cast(pa.string())).dictionary_encode()
-    rows = read["pos"].to_numpy()
+    rows = read["pos"].cast(pa.int64()).to_numpy()
+    if len(rows) and rows.min() < 0:
+        raise ValueError(f"{rows.min()}")
     codes = paths.indices.to_numpy()
     order = np.argsort(codes, kind="stable")
     ends = np.searchsorted(codes[order], np.arange(len(paths.dictionary) + 1))

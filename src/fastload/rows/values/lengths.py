@@ -8,20 +8,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from fastload.errors import NullValueError
 from fastload.plan.units.windows import Lengths
-from fastload.rows.selection import key_of_file
-from fastload.rows.values.row_values import ValueCache, read_files, rows_of_files, values_that_stay
+from fastload.rows.values.row_values import (
+    ValueCache,
+    keys_of_column,
+    read_files,
+    values_that_stay,
+)
 from fastload.runtime.digest import digest
-from fastload.runtime.progress import ProgressLine
 from fastload.schema.fields import Field
 from fastload.schema.projection import OutputPlan, Projection
 
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Iterator, Sequence
 
-    from numpy.typing import NDArray
-
+    from fastload.plan.kept_rows import FileRows
     from fastload.rows.epoch_rows import EpochRows
+    from fastload.rows.values.row_values import Values
     from fastload.schema.column_plan import ColumnPlan
     from fastload.source.source import Source
     from fastload.source.stores.io import IO
@@ -29,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["find_lengths"]
 
 # The version of the way lengths are found. Entries of another version are ignored.
-_VERSION = "1"
+_VERSION = "2"
 
 
 def find_lengths(
@@ -48,33 +52,38 @@ def find_lengths(
 
     Raises:
         CorruptFileError, StorageError, SourceChangedError: a file can't be read.
-        NullValueError: a list is null, and the column has no fill.
+        NullValueError: a list of a row that stays is null, and the column has no fill.
         ValueError: a list has 2**32 elements or more.
     """
-    cache = ValueCache("lengths", "the lengths of lists", b"FLLENS01", "u", (1, 2, 4))
     asked = digest(_VERSION, column.name, str(column.null_lists))
-    keys = [key_of_file(asked, file) for file in source.files]
-    found = [cache.load(key) for key in keys]
-    missing = [index for index, lengths in enumerate(found) if lengths is None]
-    if missing:
-        progress = ProgressLine("measured lists of", len(source.files), "files")
-        output = OutputPlan("length", "length", (0,), Field(torch.int64), length=2**62)
-        projection = Projection((replace(column, lengths_only=True),), (output,), 8, 0)
-        read = read_files(source, projection, missing, io, memory_budget)
-        for done, (index, values) in enumerate(zip(missing, read, strict=True)):
-            lengths = found[index] = _narrow(values)
-            cache.store(keys[index], lengths)
-            progress.show(len(source.files) - len(missing) + done + 1)
-    kept = [
-        values_that_stay(lengths, file, rows.files[i]) if rows.files else lengths
-        for i, (lengths, file) in enumerate(zip(found, rows_of_files(source), strict=True))
-        if lengths is not None
-    ]
+    keys = keys_of_column(asked, column, source)
+    output = OutputPlan("length", "length", (0,), Field(torch.int64), length=2**62)
+    projection = Projection((replace(column, lengths_only=True),), (output,), 8, 0)
+    cache = ValueCache("lengths", "the lengths of lists", b"FLLENS01", "u", (1, 2, 4))
+
+    def found(keys: Sequence[str], stay: EpochRows | None = None) -> list[Values]:
+        def read(files: Sequence[int]) -> Iterator[Values]:
+            return map(_narrow, read_files(source, projection, files, io, memory_budget, stay))
+
+        return cache.found(keys, "measured lists of", read)
+
+    try:
+        lengths = values_that_stay(found(keys), source, rows.files)
+    except NullValueError:
+        if not rows.files:
+            raise
+        # The null list may lie in a row that does not stay.
+        kept = [digest(key, *_bytes(file)) for key, file in zip(keys, rows.files, strict=True)]
+        lengths = found(kept, rows)
     nothing = np.zeros(0, np.uint32)
-    return Lengths(rows.row_groups, np.concatenate([nothing, *kept], dtype=np.uint32))
+    return Lengths(rows.row_groups, np.concatenate([nothing, *lengths], dtype=np.uint32))
 
 
-def _narrow(lengths: NDArray[Any]) -> NDArray[np.unsignedinteger]:
+def _bytes(rows: FileRows) -> tuple[bytes, ...]:
+    return rows.counts.tobytes(), rows.offsets.tobytes(), rows.bits.tobytes()
+
+
+def _narrow(lengths: Values) -> Values:
     most = int(lengths.max(initial=0))
     if most >= 2**32:
         raise ValueError(f"Expected lists of fewer than 2**32 elements, got one of {most}")

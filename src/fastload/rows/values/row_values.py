@@ -20,23 +20,28 @@ from fastload.engine.work_units import work_units
 from fastload.plan.options import Options
 from fastload.plan.read_plan import read_plan
 from fastload.plan.sequence import RowGroups
+from fastload.rows.selection import key_of_file
 from fastload.runtime.cores import available_cores
+from fastload.runtime.digest import digest
 from fastload.runtime.disk.private_directory import CacheDirectory, publish
+from fastload.runtime.progress import ProgressLine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
     from numpy.typing import NDArray
 
     from fastload.plan.kept_rows import FileRows
+    from fastload.rows.epoch_rows import EpochRows
+    from fastload.schema.column_plan import ColumnPlan
     from fastload.schema.projection import Projection
     from fastload.source.source import Source
     from fastload.source.stores.io import IO
 
     Values = NDArray[Any]
 
-__all__ = ["ValueCache", "read_files", "rows_of_files", "values_that_stay"]
+__all__ = ["ValueCache", "keys_of_column", "read_files", "values_that_stay"]
 
 _HEAD = struct.Struct("<8sIqI")
 _BATCH_ROWS = 1 << 16
@@ -44,43 +49,49 @@ _BATCH_ROWS = 1 << 16
 _MOST_BYTES = 1 << 30
 
 
-def rows_of_files(source: Source) -> list[Sequence[int]]:
-    """Return the rows of each row group of each file."""
-    rows = source.row_group_rows
-    ends = np.searchsorted(source.row_group_file, np.arange(len(source.files)), side="right")
-    starts = np.append(0, ends[:-1]) if len(ends) else ends
-    return [rows[a:b].tolist() for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
-
-
-def values_that_stay(values: Values, row_groups: Sequence[int], kept: FileRows) -> Values:
-    """Return the values of the rows of one file that stay.
+def keys_of_column(asked: str, column: ColumnPlan, source: Source) -> list[str]:
+    """Return the key of what was found in a column, for each file.
 
     Args:
-        values: the value of each row of the file, (rows,).
-        row_groups: the rows of each row group.
-        kept: the rows that stay.
+        asked: the digest of the question.
+        column: the column. After columns of a table are renamed, it is another one in a file.
+        source: the files.
     """
-    parts = [values[:0]]
-    at = 0
-    for rows, count, offset in zip(
-        row_groups, kept.counts.tolist(), kept.offsets.tolist(), strict=True
-    ):
-        of_group = values[at : at + rows]
-        at += rows
-        if count == rows:
-            parts.append(of_group)
-        elif count:
-            mask = np.unpackbits(
-                kept.bits[offset : offset + -(-rows // 8)], count=rows, bitorder="little"
-            )
-            parts.append(of_group[mask.view(np.bool_)])
-    return np.concatenate(parts)
+    return [
+        key_of_file(digest(asked, repr((leaf, column.constant(index)))), file)
+        for index, (leaf, file) in enumerate(zip(column.leaves, source.files, strict=True))
+    ]
+
+
+def values_that_stay(
+    values: Sequence[Values], source: Source, kept: Sequence[FileRows]
+) -> list[Values]:
+    """Return the values of the rows of each file that stay.
+
+    Args:
+        values: for each file, the value of each of its rows, (rows,).
+        source: the files.
+        kept: for each file, the rows that stay; () = all rows.
+    """
+    if not kept:
+        return [*values]
+    found = []
+    for own, file, rows in zip(values, source.files, kept, strict=True):
+        sizes = enumerate(file.footer.row_group_rows)
+        masks = [rows.of_group(group, size) for group, size in sizes]
+        found.append(own[np.concatenate([np.zeros(0, np.bool_), *masks])])
+    return found
 
 
 def read_files(
-    source: Source, projection: Projection, files: Sequence[int], io: IO, memory_budget: int
+    source: Source,
+    projection: Projection,
+    files: Sequence[int],
+    io: IO,
+    memory_budget: int,
+    rows: EpochRows | None = None,
 ) -> Iterator[Values]:
-    """Yield the values of all rows of each file.
+    """Yield the values of the rows of each file.
 
     Args:
         source: the files.
@@ -88,14 +99,15 @@ def read_files(
         files: indices of the files.
         io: the options for reading files.
         memory_budget: the bytes that this process may use.
+        rows: the rows that stay, of which alone to read values; None = all rows.
     """
     among = np.isin(source.row_group_file, files)
     row_groups = RowGroups(
-        source.row_group_rows[among],
+        (source.row_group_rows if rows is None else rows.row_groups.rows)[among],
         source.row_group_file[among],
         source.row_group_index[among],
     )
-    rows = np.bincount(
+    counts = np.bincount(
         row_groups.file, weights=row_groups.rows, minlength=len(source.files)
     ).astype(np.int64)[files]
     budget = divide_budget(
@@ -114,15 +126,16 @@ def read_files(
     options = Options(batch_size=_BATCH_ROWS, uneven="keep")
     plan = read_plan(row_groups, options, 0, (), 1, 0, stripe_rows=budget.stripe_rows)
     name = projection.outputs[0].name
+    kept = () if rows is None else rows.files
     with (
         contextlib.closing(
-            Engine(source, projection, projection.outputs, budget, io, data=False)
+            Engine(source, projection, projection.outputs, budget, io, kept, data=False)
         ) as engine,
         contextlib.closing(engine.start(plan, _BATCH_ROWS)) as scan,
     ):
         batches = _batches(engine, scan, name)
         left: Values | None = None
-        for count in rows.tolist():
+        for count in counts.tolist():
             parts = [] if left is None else [left]
             have = 0 if left is None else len(left)
             while have < count:
@@ -177,6 +190,28 @@ class ValueCache:
         with contextlib.suppress(OSError):
             (self._home.path / key).unlink()
         return None
+
+    def found(
+        self, keys: Sequence[str], doing: str, read: Callable[[Sequence[int]], Iterator[Values]]
+    ) -> list[Values]:
+        """Return the values of each file; those that no entry holds are read, and stored.
+
+        Args:
+            keys: key of each file's entry.
+            doing: what reading does, for the line of progress.
+            read: yields the values of the files with some indices.
+        """
+        found = [self.load(key) for key in keys]
+        missing = [index for index, values in enumerate(found) if values is None]
+        if missing:
+            progress = ProgressLine(doing, len(keys), "files")
+            done = len(keys) - len(missing)
+            for index, values in zip(missing, read(missing), strict=True):
+                found[index] = values
+                self.store(keys[index], values)
+                done += 1
+                progress.show(done)
+        return [values for values in found if values is not None]
 
     def store(self, key: str, values: Values) -> None:
         """Write an entry, unless the key is ""."""

@@ -8,17 +8,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from fastload.plan.units.weighted import MOST_COPIES, RowWeights, WeightedUnits
-from fastload.rows.selection import key_of_file
-from fastload.rows.values.row_values import ValueCache, read_files, rows_of_files, values_that_stay
+from fastload.plan.units.weighted import LEAST_SUM, MOST_COPIES, RowWeights, WeightedUnits
+from fastload.rows.values.row_values import (
+    ValueCache,
+    keys_of_column,
+    read_files,
+    values_that_stay,
+)
 from fastload.runtime.digest import digest
 from fastload.runtime.native import core
-from fastload.runtime.progress import ProgressLine
 from fastload.schema.columns import Column
 from fastload.schema.projection import plan_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["find_weights", "weighted_units"]
 
 # The version of the way weights are read. Entries of another version are ignored.
-_VERSION = "1"
+_VERSION = "2"
 _NARROW = (torch.float16, torch.bfloat16, torch.float32)
 
 
@@ -64,7 +67,7 @@ def find_weights(
     Raises:
         TypeError: `weights` are not numbers.
         ValueError: a weight is negative, null or not finite, there is another number of weights
-            than of rows, their sum is 0, or a row would come too often.
+            than of rows, their sum is 0 or not finite, or a row would come too often.
         Exception: as for `plan_columns`, or a file can't be read.
     """
     column = f", column `{weights}`" if isinstance(weights, str) else ""
@@ -85,8 +88,8 @@ def find_weights(
         found = RowWeights(values, name)
     except OverflowError as error:
         raise ValueError(
-            f"Expected weights whose sum is positive and finite, got the sum {error} of "
-            f"{len(values)} weights{column and f' - at {column[2:]}'}"
+            f"Expected weights whose sum is positive and finite, and at least {LEAST_SUM}, got the "
+            f"sum {error} of {len(values)} weights{column and f' - at {column[2:]}'}"
         ) from None
     if found.most_copies > MOST_COPIES:
         row = int(np.argmax(values))
@@ -133,23 +136,14 @@ def _of_column(
     projection = plan_columns(source, {"weight": Column(name, dtype=dtype, fill=math.nan)})
     cache = ValueCache("weights", "the weights of rows", b"FLWGHT01", "f", (4, 8))
     asked = digest(_VERSION, name, str(dtype))
-    keys = [key_of_file(asked, file) for file in source.files]
-    found = [cache.load(key) for key in keys]
-    missing = [index for index, values in enumerate(found) if values is None]
-    if missing:
-        progress = ProgressLine("read weights of", len(source.files), "files")
-        read = read_files(source, projection, missing, io, memory_budget)
-        for done, (index, values) in enumerate(zip(missing, read, strict=True)):
-            found[index] = values
-            cache.store(keys[index], values)
-            progress.show(len(source.files) - len(missing) + done + 1)
-    kept = [
-        values_that_stay(values, file, rows.files[i]) if rows.files else values
-        for i, (values, file) in enumerate(zip(found, rows_of_files(source), strict=True))
-        if values is not None
-    ]
-    empty: Sequence[Any] = [np.zeros(0, "<f4" if narrow else "<f8")]
-    return np.concatenate([*empty, *kept])
+    keys = keys_of_column(asked, projection.columns[0], source)
+    found = cache.found(
+        keys,
+        "read weights of",
+        lambda files: read_files(source, projection, files, io, memory_budget),
+    )
+    nothing = np.zeros(0, "<f4" if narrow else "<f8")
+    return np.concatenate([nothing, *values_that_stay(found, source, rows.files)])
 
 
 def _place(row: int, source: Source, rows: EpochRows) -> str:

@@ -175,6 +175,26 @@ def test_null_lists_and_null_tokens(home, tmp_path):
         assert lengths_of(path, nulls=nulls) == [2, 0, 0, 3, 0, 1]
 
 
+def test_null_lists_in_rows_that_do_not_stay(home, tmp_path, reads):
+    lists = [None if i % 10 == 3 else list(range(i % 9)) for i in range(500)]
+    for number, some in enumerate([lists[4:10], lists, lists[::-1], [None]]):
+        rows = pa.table({"t": pa.array(some, pa.list_(pa.int64())), "n": range(len(some))})
+        pq.write_table(rows, tmp_path / f"{number}.parquet", row_group_size=70)
+    valid = pc.field("t").is_valid()
+    stay = [row for some in (lists[4:10], lists, lists[::-1]) for row in some if row is not None]
+    for _ in range(2):
+        assert lengths_of(tmp_path / "*.parquet", filters=valid) == [len(row) for row in stay]
+    assert reads == [0, 1, 2, 3] * 3  # all rows, those that stay, then all rows again
+    packed = FastParquetDataset(
+        tmp_path / "*.parquet", columns=["t"], filters=valid, pack=Pack("t", 10**5)
+    )
+    (batch,) = packed
+    tokens = [token for row in stay for token in row]
+    assert batch["t"][0, : len(tokens)].tolist() == tokens
+    with pytest.raises(NullValueError, match=r"1\.parquet, row group 0, .* row 3"):
+        lengths_of(tmp_path / "*.parquet", filters=valid | (pc.field("n") == 3))
+
+
 def test_a_null_list_among_lengths_already_kept(home, tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"t": pa.array([[1], None], pa.list_(pa.int64()))}), path)

@@ -20,6 +20,7 @@ from fastload import (
     CorruptFileError,
     FastParquetDataset,
     Iceberg,
+    Pack,
     SourceChangedError,
     SourceNotFoundError,
     StorageError,
@@ -159,6 +160,37 @@ def test_columns_by_field_id(catalog):
         pc.field("dropped").is_null() & (pc.field("s", "w") * 2 > 1),
     ):
         assert loaded(source, filters=filters) == rows_of(whole.filter(filters))
+
+
+def test_names_that_columns_take_over(catalog):
+    table = make(catalog, pa.table({
+        "x": range(100),
+        "y": [0] * 99 + [1],
+        "t": [[1] * (i % 5) for i in range(100)],
+        "u": [[2] * (i % 7) for i in range(100)],
+    }))  # fmt: skip
+
+    def check():
+        rows = catalog.load_table("db.t").scan().to_arrow()
+        source = Iceberg("db.t", catalog=catalog)
+        for filters in (pc.field("x") > 50, pc.field("x") * 2 > 100):
+            assert loaded(source, filters=filters) == rows_of(rows.filter(filters))
+        packed = FastParquetDataset(source, columns=["t"], pack=Pack("t", 8, fit="split"))
+        tokens = sum(map(len, rows["t"].to_pylist()))
+        assert sum(batch.rows for batch in packed) == -(-tokens // 8)
+        weighted = FastParquetDataset(source, columns=["x"], weights="x")
+        assert all(batch["x"].all() for batch in weighted)
+        return FastParquetDataset(source, split=("x", 0, 0.5)).num_rows
+
+    assert check() == 49
+    for names in ({"x": "x2", "t": "t2"}, {"y": "x", "u": "t"}, {"x2": "y", "t2": "u"}):
+        with table.update_schema() as update:
+            for old, new in names.items():
+                update.rename_column(old, new)
+    with table.update_schema() as update:
+        update.move_first("x")
+        update.move_after("u", "t")
+    assert check() >= 99  # 99 rows have the same hash
 
 
 def test_files_without_ids_by_a_name_mapping(catalog, tmp_path):
@@ -366,6 +398,12 @@ def test_a_delete_file_that_is_missing_or_damaged(catalog):
     with pytest.raises(CorruptFileError, match="among 20 rows, got a deleted row 20 - at /"):
         FastParquetDataset(source)
     local = Path(delete.file_path.removeprefix("file://"))
+    for position, named in ((-1, "-1"), (None, "a null")):
+        types = {"file_path": pa.string(), "pos": pa.int64()}
+        listed = pa.table({"file_path": [path], "pos": [position]}, schema=pa.schema(types))
+        pq.write_table(listed, local)
+        with pytest.raises(CorruptFileError, match=f"of deleted rows, got {named} - at {local}"):
+            FastParquetDataset(source)
     local.write_bytes(b"PAR1nothingPAR1")
     with pytest.raises(CorruptFileError, match=f"- at {local}"):
         FastParquetDataset(source)
