@@ -112,14 +112,14 @@ def encode_constants(
     """
     if not leaf.constants:
         return ()
-    # Thousands of files share a few values, so each value is encoded once.
-    encoded: dict[Any, bytes | None] = {None: None}
+    # Thousands of files share a few objects, so each object is encoded once. Objects are told apart
+    # by identity: 0.0 equals -0.0, but has other bits.
+    values = {id(value): value for value in leaf.constants}
     try:
-        for value in set(leaf.constants) - {None}:
-            encoded[value] = encode(value)
+        encoded = {key: None if v is None else encode(v) for key, v in values.items()}
     except ValueError as error:
         raise ValueError(f"{error} - at column `{leaf.name}`") from None
-    return tuple([encoded[value] for value in leaf.constants])
+    return tuple([encoded[id(value)] for value in leaf.constants])
 
 
 def encode_constant(value: Any, leaf: SelectedLeaf, dtype: torch.dtype) -> bytes:
