@@ -9,6 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastload import Cache, FastParquetDataset
+from fastload.runtime import progress
+from fastload.runtime.progress import showing
 from fastload.tools.cli import cache
 
 STEPS = """
@@ -87,3 +89,27 @@ def test_a_closed_or_full_stdout_prints_no_traceback(path, tmp_path, command, fu
         assert (ended.returncode, err) == (2, said)
     else:
         assert (ended.returncode, err) == (0, "")
+
+
+def test_progress_needs_no_stderr(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stderr", None)
+    with showing(True) as report:
+        report(1, 1)
+    monkeypatch.setattr(progress, "_EVERY_S", 0)
+    progress.ProgressLine("read", 2, "footers").show(1)
+    assert capsys.readouterr().out == ""
+
+
+def test_the_end_is_shown_once(capsys):
+    with showing(True) as report:
+        for done in (0, 5, 5, 5):
+            report(done, 5)
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_several_processes_show_progress_of_all_rows(path, tmp_path, capsys):
+    arguments = ["warm", str(path), "--cache-dir", str(tmp_path / "c"), "--jobs", "2"]
+    assert cache.main(arguments) == 0
+    out, err = capsys.readouterr()
+    assert out == "100 rows of 1 file in the cache\n"
+    assert [line.partition(" in ")[0] for line in err.splitlines()] == ["100 rows"]
