@@ -91,6 +91,23 @@ def test_a_closed_or_full_stdout_prints_no_traceback(path, tmp_path, command, fu
         assert (ended.returncode, err) == (0, "")
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [["inspect"], ["inspect", "--json"], ["cache", "warm", "--cache-dir", "c"], ["doctor"]],
+)
+def test_closed_streams_print_no_traceback(path, tmp_path, arguments):
+    command, *options = arguments
+    source = [] if command == "doctor" else [str(path)]
+    shell = 'exec "$@" <&- >&- 2>err'
+    run = [sys.executable, "-m", "fastload.tools.cli.main", command, *options, *source]
+    ended = subprocess.run(["/bin/sh", "-c", shell, "sh", *run], cwd=tmp_path, check=False)
+    assert (ended.returncode, (tmp_path / "err").read_text().count("Traceback")) == (0, 0)
+    ended = subprocess.run(
+        ["/bin/sh", "-c", shell + " 2>&-", "sh", *run], cwd=tmp_path, check=False
+    )
+    assert ended.returncode == 0
+
+
 def test_progress_needs_no_stderr(monkeypatch, capsys):
     monkeypatch.setattr(sys, "stderr", None)
     with showing(True) as report:
@@ -113,3 +130,16 @@ def test_several_processes_show_progress_of_all_rows(path, tmp_path, capsys):
     out, err = capsys.readouterr()
     assert out == "100 rows of 1 file in the cache\n"
     assert [line.partition(" in ")[0] for line in err.splitlines()] == ["100 rows"]
+
+
+def test_characters_that_stdout_lacks_are_escaped(tmp_path):
+    pq.write_table(pa.table({"n\u540d": [1]}), tmp_path / "a.parquet")
+    ended = subprocess.run(
+        [sys.executable, "-m", "fastload.tools.cli.inspect", str(tmp_path)],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "n\\u540d" in ended.stdout

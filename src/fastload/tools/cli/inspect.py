@@ -18,7 +18,7 @@ from fastload.tools.inspect.report import report_of
 from fastload.tools.inspect.step import step_report
 from fastload.tools.inspect.step_text import step_lines
 from fastload.tools.inspect.text import parts_of
-from fastload.tools.terminal import print_lines, rendered
+from fastload.tools.terminal import open_streams, print_lines, rendered
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +34,7 @@ def main(arguments: Sequence[str] | None = None, prog: str = "fastload-inspect")
     Returns:
         The exit status: 0, or 2 if the source or columns can't be read.
     """
+    open_streams()
     parser = _parser(prog)
     options = parser.parse_args(arguments)
     if (options.state is None) != (options.step is None):
