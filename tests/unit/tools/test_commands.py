@@ -1,5 +1,6 @@
 """The commands end with one sentence and a status, whatever their arguments and their stdout."""
 
+import json
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 from fastload import Cache, FastParquetDataset
 from fastload.runtime import progress
 from fastload.runtime.progress import showing
-from fastload.tools.cli import cache
+from fastload.tools.cli import cache, inspect
 
 STEPS = """
 def fails(block):
@@ -143,3 +144,36 @@ def test_characters_that_stdout_lacks_are_escaped(tmp_path):
     )
     assert (ended.returncode, ended.stderr) == (0, "")
     assert "n\\u540d" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--filters", '[["x", "<", 3]]'], "Expected --filters with --state and --step alone"),
+        (["--world-size", "2"], "Expected --world-size with --state and --step alone"),
+        (["--num-workers", "2"], "Expected --num-workers with --state and --step alone"),
+        (["--state", "s", "--step", "0", "--columns", "x"], "Expected no --columns with --state"),
+    ],
+)
+def test_inspect_ignores_no_option(path, capsys, options, said):
+    with pytest.raises(SystemExit) as ended:
+        inspect.main([str(path), *options])
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_state_that_is_no_json_is_named(path, capsys):
+    assert inspect.main([str(path), "--state", str(path), "--step", "0"]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("fastload-inspect: Expected a state as JSON, got ")
+    assert err.endswith(f" - at {path}\n")
+
+
+def test_a_state_without_filters_is_refused(path, tmp_path, capsys):
+    with FastParquetDataset(path, batch_size=10) as dataset:
+        state = dataset.state_dict()
+    del state["order"]["filters"]
+    (tmp_path / "state.json").write_text(json.dumps(state))
+    options = ["--state", str(tmp_path / "state.json"), "--step", "0"]
+    assert inspect.main([str(path), *options]) == 2
+    assert "Expected a state made by state_dict(), got {" in capsys.readouterr().err

@@ -40,7 +40,12 @@ def main(arguments: Sequence[str] | None = None, prog: str = "fastload-inspect")
     if (options.state is None) != (options.step is None):
         parser.error("Expected --state and --step together")
     if options.state is not None:
+        if options.columns is not None:
+            parser.error("Expected no --columns with --state: rows have all columns")
         return _inspect_step(options)
+    for name in ("filters", "world_size", "num_workers"):
+        if getattr(options, name) is not None:
+            parser.error(f"Expected --{name.replace('_', '-')} with --state and --step alone")
     try:
         layout = DatasetLayout.of(options.source, options.columns)
     except (FastloadError, ValueError, TypeError, OSError) as error:
