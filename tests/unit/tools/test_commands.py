@@ -12,7 +12,7 @@ import pytest
 from fastload import Cache, FastParquetDataset
 from fastload.runtime import progress
 from fastload.runtime.progress import showing
-from fastload.tools.cli import cache, inspect
+from fastload.tools.cli import bench, cache, inspect
 
 STEPS = """
 def fails(block):
@@ -167,6 +167,25 @@ def test_a_state_that_is_no_json_is_named(path, capsys):
     err = capsys.readouterr().err
     assert err.startswith("fastload-inspect: Expected a state as JSON, got ")
     assert err.endswith(f" - at {path}\n")
+
+
+@pytest.mark.parametrize(
+    "option", ["--json", "--html", "--markdown", "--svg", "--trace", "--sample"]
+)
+def test_bench_refuses_a_file_before_it_measures(path, tmp_path, capsys, option):
+    assert bench.main([str(path), option, str(tmp_path)]) == 2
+    err = capsys.readouterr().err
+    assert err == f"fastload-bench: Expected a file to write, got a directory - at {tmp_path}\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("SOURCE", ["a.parquet"]), ("--json", ["--json", "b.json"]), ("--tune", ["--tune"])],
+)
+def test_a_record_is_shown_without_options_that_measure(capsys, name, options):
+    assert bench.main(["--from-json", "a.json", *options]) == 2
+    said = f"Expected no {name} with --from-json, which measures nothing"
+    assert said in capsys.readouterr().err
 
 
 def test_a_state_without_filters_is_refused(path, tmp_path, capsys):
