@@ -177,6 +177,12 @@ def test_hive_keys_are_columns(tmp_path):
         assert dataset.stats().read.bytes == 0
 
 
+def test_a_hive_key_of_minus_zero_keeps_its_sign(tmp_path):
+    for value in ("-0.0", "0.0"):
+        write(tmp_path / f"k={value}" / "a.parquet", {"k": np.ones(2)})
+    assert np.signbit(whole(tmp_path, ["k"])["k"].numpy()).tolist() == [True, True, False, False]
+
+
 def test_hive_keys_in_large_shuffled_windows(tmp_path):
     rows = 40_000
     for part in range(3):

@@ -32,7 +32,7 @@ def showing(
     """
     if callable(progress):
         yield progress
-    elif not progress:
+    elif not progress or sys.stderr is None:  # a daemon may have closed stderr
         yield lambda *_: None
     elif not sys.stderr.isatty():
         yield _Lines(unit)
@@ -76,7 +76,7 @@ class ProgressLine:
     def show(self, done: int) -> None:
         """Print a line if the last one is a few seconds old."""
         now = time.monotonic()
-        if now - self._shown < _EVERY_S:
+        if now - self._shown < _EVERY_S or sys.stderr is None:  # print would take stdout instead
             return
         self._shown = now
         passed = now - self._start
@@ -96,10 +96,14 @@ class _Lines:
     def __init__(self, unit: str) -> None:
         self._unit = unit
         self._start = self._shown = time.monotonic()
+        self._ended = False
 
     def __call__(self, done: int, total: int) -> None:
         now = time.monotonic()
-        if now - self._shown >= _EVERY_S or done >= total:
+        ended = done >= total
+        due = not self._ended if ended else now - self._shown >= _EVERY_S
+        self._ended = ended
+        if due:
             self._shown = now
             line = line_of(done, total, self._unit, now - self._start)
             print(line, file=sys.stderr, flush=True)

@@ -8,6 +8,7 @@ __all__ = ["ago", "counted", "duration_of", "million", "parse_bytes", "size_of"]
 
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(I?)B?\s*", re.IGNORECASE)
 
+_MOST_BYTES = 2**63  # the core counts bytes in int64
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 
 
@@ -31,9 +32,10 @@ def parse_bytes(size: int | str, name: str = "memory_budget") -> int:
         if match is None:
             raise ValueError(f'Expected {name} as bytes or a size like "4GB", got {size!r}')
         number, unit, binary = match.groups()
-        value = int(float(number) * (1024 if binary else 1000) ** _power(unit))
-    if value <= 0:
-        raise ValueError(f"Expected {name} of more than 0 bytes, got {size!r}")
+        # A text of many digits is an infinite float, which no int holds.
+        value = int(min(float(number), _MOST_BYTES) * (1024 if binary else 1000) ** _power(unit))
+    if not 0 < value < _MOST_BYTES:
+        raise ValueError(f"Expected {name} of more than 0 bytes and less than 2**63, got {size!r}")
     return value
 
 

@@ -18,6 +18,7 @@ from fastload.schema.encoded_values import (
     encode_constants,
     encode_hash,
     encode_number,
+    encode_text,
 )
 
 if TYPE_CHECKING:
@@ -262,7 +263,7 @@ def _coded(leaf: SelectedLeaf, spec: Codes) -> tuple[ColumnPlan, Item]:
         leaf, lambda value: encode_number(codes.get(value, spec.unknown), torch.int64)
     )
     if given == "str":
-        words = tuple(word.encode() for word in words)
+        words = tuple(_encode(leaf.name, encode_text, word) for word in words)
     plan = _key_plan(leaf, encode_number(spec.unknown, torch.int64), constants)
     return replace(plan, vocabulary=words, unknown=spec.unknown), Item(torch.int64)
 

@@ -18,7 +18,14 @@ if TYPE_CHECKING:
 
     from fastload.schema.leaves import SelectedLeaf
 
-__all__ = ["encode_bytes", "encode_constant", "encode_constants", "encode_hash", "encode_number"]
+__all__ = [
+    "encode_bytes",
+    "encode_constant",
+    "encode_constants",
+    "encode_hash",
+    "encode_number",
+    "encode_text",
+]
 
 # Precision above that of every Parquet decimal, so that scaling is exact.
 _EXACT = Context(prec=100)
@@ -59,12 +66,25 @@ def encode_bytes(fill: Fill, kind: Literal["str", "bytes"]) -> bytes:
 
     Raises:
         TypeError: `fill` is not of the column's kind.
+        ValueError: `fill` has a lone surrogate.
     """
     if kind == "str" and isinstance(fill, str):
-        return fill.encode()
+        return encode_text(fill)
     if kind == "bytes" and isinstance(fill, bytes):
         return fill
     raise TypeError(f"Expected {kind} as fill, got {fill!r}")
+
+
+def encode_text(text: str) -> bytes:
+    """Encode a str in UTF-8.
+
+    Raises:
+        ValueError: the str has a lone surrogate, which no column of str holds.
+    """
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"Expected a str that UTF-8 can encode, got {text!r}") from None
 
 
 def encode_hash(
@@ -80,12 +100,12 @@ def encode_hash(
 
     Raises:
         TypeError: `fill` is not of the column's kind.
-        ValueError: `fill` does not fit 64 bits.
+        ValueError: `fill` does not fit 64 bits, or has a lone surrogate.
     """
     if kind not in (None, type(fill).__name__):
         raise TypeError(f"Expected {kind} as fill, got {fill!r}")
     if isinstance(fill, str):
-        data = fill.encode()
+        data = encode_text(fill)
     elif isinstance(fill, bytes):
         data = fill
     elif isinstance(fill, int) and -(2**63) <= fill < 2**64:
@@ -112,14 +132,14 @@ def encode_constants(
     """
     if not leaf.constants:
         return ()
-    # Thousands of files share a few values, so each value is encoded once.
-    encoded: dict[Any, bytes | None] = {None: None}
+    # Thousands of files share a few objects, so each object is encoded once. Objects are told apart
+    # by identity: 0.0 equals -0.0, but has other bits.
+    values = {id(value): value for value in leaf.constants}
     try:
-        for value in set(leaf.constants) - {None}:
-            encoded[value] = encode(value)
+        encoded = {key: None if v is None else encode(v) for key, v in values.items()}
     except ValueError as error:
         raise ValueError(f"{error} - at column `{leaf.name}`") from None
-    return tuple([encoded[value] for value in leaf.constants])
+    return tuple([encoded[id(value)] for value in leaf.constants])
 
 
 def encode_constant(value: Any, leaf: SelectedLeaf, dtype: torch.dtype) -> bytes:

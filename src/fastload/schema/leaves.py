@@ -246,19 +246,23 @@ class FileLeaves:
         """
         files = self.source.files
         scalars = [next((v for p, v in file.constants if p == path), None) for file in files]
-        found = {scalar for scalar in scalars if scalar is not None}
-        values = {}
-        for scalar in found:
+        # The text tells 0.0 from -0.0, which equals 0.0.
+        keys = [None if scalar is None else (scalar, str(scalar)) for scalar in scalars]
+        values: dict[Any, Any] = {None: None}
+        for key in set(keys):
+            if key is None:
+                continue
+            scalar, _ = key
             try:
-                values[scalar] = _plain(scalar.cast(common.arrow))
+                values[key] = _plain(scalar.cast(common.arrow))
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
                 raise SchemaError(
                     f"Expected a partition value of type {common.arrow}, got {scalar}: {error} - "
-                    f"at {files[scalars.index(scalar)].path}, column `{'.'.join(path)}`"
+                    f"at {files[keys.index(key)].path}, column `{'.'.join(path)}`"
                 ) from None
         if not any(value is not None for value in values.values()):
             return ()
-        return tuple([None if scalar is None else values[scalar] for scalar in scalars])
+        return tuple([values[key] for key in keys])
 
     def _by_file(self, by_schema: Sequence[Any]) -> tuple[Any, ...]:
         return tuple([by_schema[number] for number in self._schema_of])

@@ -91,9 +91,14 @@ class Pack:
         if isinstance(self.along, str) or not all(isinstance(name, str) for name in self.along):
             raise TypeError(f"Expected along of Pack as a list of output names, got {self.along!r}")
         object.__setattr__(self, "along", tuple(self.along))
-        pads = self.pad.values() if isinstance(self.pad, Mapping) else [self.pad]
-        if not all(isinstance(pad, (bool, int, float)) for pad in pads):
+        pads = self.pad if isinstance(self.pad, Mapping) else {self.output: self.pad}
+        if not all(isinstance(pad, (bool, int, float)) for pad in pads.values()):
             raise TypeError(f"Expected pad of Pack as a number or a mapping, got {self.pad!r}")
+        for name in pads:
+            if name not in self.outputs:
+                raise ValueError(
+                    f"Expected pad of Pack for {' and '.join(self.outputs)}, got one for {name!r}"
+                )
 
     @property
     def output(self) -> str:

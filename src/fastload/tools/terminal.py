@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-__all__ = ["bar", "console", "hint", "print_lines", "rendered", "table", "warning"]
+__all__ = ["bar", "console", "hint", "open_streams", "print_lines", "rendered", "table", "warning"]
 
 # Width where no terminal says how wide it is: that of most terminals.
 _WIDTH = 80
@@ -94,10 +94,18 @@ def warning(text: str) -> Text:
     return Text.assemble(("warning: ", "bold yellow"), text)
 
 
+def open_streams() -> None:
+    """Open the null device in place of each standard stream that is closed (`>&-`)."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+
+
 def print_lines(command: str, lines: Iterable[str]) -> bool:
     """Print lines to stdout, and flush stdout.
 
     A reader that has seen enough (`| head -1`) closes the pipe: the rest of the lines is dropped.
+    A character that the encoding of stdout lacks is printed as Python escapes the character.
 
     Args:
         command: name of the command, for the message on stderr.
@@ -108,7 +116,11 @@ def print_lines(command: str, lines: Iterable[str]) -> bool:
     """
     try:
         for line in lines:
-            print(line)
+            try:
+                print(line)
+            except UnicodeEncodeError:
+                encoding = sys.stdout.encoding
+                print(line.encode(encoding, "backslashreplace").decode(encoding))
         sys.stdout.flush()
     except OSError as error:
         # Python flushes stdout once more when the process ends, and would print a traceback.

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from fastload.schema.columns import DTYPES, Codes, Column, Hash, Pad, Stack, column_name
+from fastload.schema.packs import Pack
 
 
 def test_column_defaults() -> None:
@@ -147,3 +148,9 @@ def test_pad_composes() -> None:
     for inner in (Column("a", fill=1), Hash("a", 5), Codes("a", [1])):
         assert Pad(inner, 4).elements is inner
         assert column_name(Pad(inner, 4)) == column_name(inner) == "a"
+
+
+def test_pads_are_of_outputs_that_are_packed() -> None:
+    assert Pack("t", 8, along=["labels"], pad={"labels": -100}).pad_of("t") == 0
+    with pytest.raises(ValueError, match="pad of Pack for t and labels, got one for 'label'"):
+        Pack("t", 8, along=["labels"], pad={"label": -100})

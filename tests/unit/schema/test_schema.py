@@ -20,7 +20,7 @@ from fastload.errors import (
     NullValueError,
     SchemaError,
 )
-from fastload.schema.columns import Column, Stack
+from fastload.schema.columns import Codes, Column, Hash, Stack
 from fastload.schema.fields import Field
 from fastload.schema.projection import Projection, plan_columns
 from fastload.source.source import Source
@@ -331,3 +331,12 @@ def test_real_files(data_dir: Path) -> None:
     source = Source.open(data_dir / "real" / "nyc_green_2024-01.parquet")
     with pytest.raises(NullValueError, match=r"`RatecodeID`|store_and_fwd_flag"):
         plan_columns(source)
+
+
+@pytest.mark.parametrize(
+    "spec", [Column("s", fill="\ud800"), Hash("s", 5, fill="\ud800"), Codes("s", ["a", "\ud800"])]
+)
+def test_a_lone_surrogate_is_refused_by_its_column(tmp_path, spec):
+    pq.write_table(pa.table({"s": ["a", None]}), tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match=r"str that UTF-8 can encode, got .* at column `s`"):
+        plan_columns(Source.open(tmp_path), {"s": spec})

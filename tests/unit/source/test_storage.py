@@ -31,6 +31,8 @@ def test_is_a_value() -> None:
         ({"retries": True}, TypeError, "retries of IO as int, got True"),
         ({"request_bytes": "8 apples"}, ValueError, "request_bytes of IO as bytes or a size"),
         ({"request_bytes": 0}, ValueError, "request_bytes of IO"),
+        ({"request_bytes": 2**63}, ValueError, r"request_bytes of IO .* less than 2\*\*63"),
+        ({"request_bytes": "9" * 400}, ValueError, r"request_bytes of IO .* less than 2\*\*63"),
         ({"hole_bytes": -1}, ValueError, "hole_bytes of IO"),
         ({"timeout_s": "30"}, TypeError, "timeout_s of IO in seconds, got '30'"),
         ({"timeout_s": 0}, ValueError, "timeout_s of IO above 0, got 0"),

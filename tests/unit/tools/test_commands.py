@@ -1,5 +1,6 @@
 """The commands end with one sentence and a status, whatever their arguments and their stdout."""
 
+import json
 import os
 import subprocess
 import sys
@@ -9,7 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastload import Cache, FastParquetDataset
-from fastload.tools.cli import cache
+from fastload.runtime import progress
+from fastload.runtime.progress import showing
+from fastload.tools.cli import bench, cache, inspect
 
 STEPS = """
 def fails(block):
@@ -87,3 +90,109 @@ def test_a_closed_or_full_stdout_prints_no_traceback(path, tmp_path, command, fu
         assert (ended.returncode, err) == (2, said)
     else:
         assert (ended.returncode, err) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["inspect"], ["inspect", "--json"], ["cache", "warm", "--cache-dir", "c"], ["doctor"]],
+)
+def test_closed_streams_print_no_traceback(path, tmp_path, arguments):
+    command, *options = arguments
+    source = [] if command == "doctor" else [str(path)]
+    shell = 'exec "$@" <&- >&- 2>err'
+    run = [sys.executable, "-m", "fastload.tools.cli.main", command, *options, *source]
+    ended = subprocess.run(["/bin/sh", "-c", shell, "sh", *run], cwd=tmp_path, check=False)
+    assert (ended.returncode, (tmp_path / "err").read_text().count("Traceback")) == (0, 0)
+    ended = subprocess.run(
+        ["/bin/sh", "-c", shell + " 2>&-", "sh", *run], cwd=tmp_path, check=False
+    )
+    assert ended.returncode == 0
+
+
+def test_progress_needs_no_stderr(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stderr", None)
+    with showing(True) as report:
+        report(1, 1)
+    monkeypatch.setattr(progress, "_EVERY_S", 0)
+    progress.ProgressLine("read", 2, "footers").show(1)
+    assert capsys.readouterr().out == ""
+
+
+def test_the_end_is_shown_once(capsys):
+    with showing(True) as report:
+        for done in (0, 5, 5, 5):
+            report(done, 5)
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_several_processes_show_progress_of_all_rows(path, tmp_path, capsys):
+    arguments = ["warm", str(path), "--cache-dir", str(tmp_path / "c"), "--jobs", "2"]
+    assert cache.main(arguments) == 0
+    out, err = capsys.readouterr()
+    assert out == "100 rows of 1 file in the cache\n"
+    assert [line.partition(" in ")[0] for line in err.splitlines()] == ["100 rows"]
+
+
+def test_characters_that_stdout_lacks_are_escaped(tmp_path):
+    pq.write_table(pa.table({"n\u540d": [1]}), tmp_path / "a.parquet")
+    ended = subprocess.run(
+        [sys.executable, "-m", "fastload.tools.cli.inspect", str(tmp_path)],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "n\\u540d" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--filters", '[["x", "<", 3]]'], "Expected --filters with --state and --step alone"),
+        (["--world-size", "2"], "Expected --world-size with --state and --step alone"),
+        (["--num-workers", "2"], "Expected --num-workers with --state and --step alone"),
+        (["--state", "s", "--step", "0", "--columns", "x"], "Expected no --columns with --state"),
+    ],
+)
+def test_inspect_ignores_no_option(path, capsys, options, said):
+    with pytest.raises(SystemExit) as ended:
+        inspect.main([str(path), *options])
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_state_that_is_no_json_is_named(path, capsys):
+    assert inspect.main([str(path), "--state", str(path), "--step", "0"]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("fastload-inspect: Expected a state as JSON, got ")
+    assert err.endswith(f" - at {path}\n")
+
+
+@pytest.mark.parametrize(
+    "option", ["--json", "--html", "--markdown", "--svg", "--trace", "--sample"]
+)
+def test_bench_refuses_a_file_before_it_measures(path, tmp_path, capsys, option):
+    assert bench.main([str(path), option, str(tmp_path)]) == 2
+    err = capsys.readouterr().err
+    assert err == f"fastload-bench: Expected a file to write, got a directory - at {tmp_path}\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("SOURCE", ["a.parquet"]), ("--json", ["--json", "b.json"]), ("--tune", ["--tune"])],
+)
+def test_a_record_is_shown_without_options_that_measure(capsys, name, options):
+    assert bench.main(["--from-json", "a.json", *options]) == 2
+    said = f"Expected no {name} with --from-json, which measures nothing"
+    assert said in capsys.readouterr().err
+
+
+def test_a_state_without_filters_is_refused(path, tmp_path, capsys):
+    with FastParquetDataset(path, batch_size=10) as dataset:
+        state = dataset.state_dict()
+    del state["order"]["filters"]
+    (tmp_path / "state.json").write_text(json.dumps(state))
+    options = ["--state", str(tmp_path / "state.json"), "--step", "0"]
+    assert inspect.main([str(path), *options]) == 2
+    assert "Expected a state made by state_dict(), got {" in capsys.readouterr().err

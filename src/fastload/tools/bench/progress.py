@@ -30,14 +30,10 @@ class Progress(Protocol):
 
 
 class ShownProgress:
-    """A counter of steps, shown on standard error. A context manager: the last step ends with it.
+    """A counter of steps, shown on stderr. A context manager: the last step ends with it."""
 
-    Args:
-        steps: expected number of steps.
-    """
-
-    def __init__(self, steps: int = 0) -> None:
-        self._steps = steps
+    def __init__(self) -> None:
+        self._steps = 0
         self._begun = 0
         self._start = self._shown = time.monotonic()
         self._bar: Bar | None = None
@@ -50,7 +46,7 @@ class ShownProgress:
                 TimeRemainingColumn(compact=True),
             )
             self._bar = Bar(*columns, console=console(stderr=True), transient=True)
-            self._task = self._bar.add_task("", total=steps or None)
+            self._task = self._bar.add_task("", total=None)
 
     def __enter__(self) -> Self:
         if self._bar:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import tempfile
@@ -123,8 +124,8 @@ def run(options: Options) -> int:
     """
     # A report that can't be written is an error before the measurements, not after.
     for path in (options.json, options.html, options.svg, options.markdown, options.trace):
-        if path and not Path(path).absolute().parent.is_dir():
-            raise ValueError(f"Expected a directory to write to, got none - at {path}")
+        if path:
+            check_path(path)
     if options.from_json:
         return _show_again(options.from_json, options)
     with _terminations() as signals:
@@ -147,8 +148,33 @@ def run(options: Options) -> int:
     return 0 if len(timed) == len(findings.plan.modes) else 1
 
 
+def check_path(path: str) -> None:
+    """Raise ValueError if no file can be written to a path."""
+    target = Path(path).absolute()
+    if not target.parent.is_dir():
+        raise ValueError(f"Expected a directory to write to, got none - at {path}")
+    if target.is_dir():
+        raise ValueError(f"Expected a file to write, got a directory - at {path}")
+    if not os.access(target if target.exists() else target.parent, os.W_OK):
+        raise ValueError(f"Expected a file that may be written, got one that may not - at {path}")
+
+
 def _show_again(path: str, options: Options) -> int:
     """Print the report of a record, and write what is made of records, without measuring."""
+    measured = {
+        "SOURCE": options.source,
+        "--columns": options.columns,
+        "--step-ms": options.step_ms,
+        "--roofline": options.roofline or None,
+        "--tune": options.tune or None,
+        "--json": options.json,
+        "--trace": options.trace,
+    }
+    for name, value in measured.items():
+        if value is not None:
+            raise ValueError(
+                f"Expected no {name} with --from-json, which measures nothing, got {value}"
+            )
     try:
         record = json.loads(Path(path).read_text(encoding="utf-8"))
         parts = list(report(record, verbose=options.verbose))

@@ -12,9 +12,9 @@ from fastload.runtime.units import counted, size_of
 from fastload.runtime.version import __version__
 from fastload.tools.bench.launch import JobError
 from fastload.tools.bench.peers import DEFAULT, FAMILIES
-from fastload.tools.bench.run import Options, run
+from fastload.tools.bench.run import Options, check_path, run
 from fastload.tools.bench.sample import ROW_GROUP_ROWS, ROW_GROUPS, make, schema
-from fastload.tools.terminal import print_lines
+from fastload.tools.terminal import open_streams, print_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +31,7 @@ def main(arguments: Sequence[str] | None = None, prog: str = "fastload-bench") -
         The exit status: 0, or 1 if fastload could not be timed, or 2 if the source or an option
         is wrong or stdout can't be written.
     """
+    open_streams()
     arguments = sys.argv[1:] if arguments is None else arguments
     given = vars(_parser(prog).parse_args(arguments))
     path = given.pop("sample")
@@ -45,8 +46,7 @@ def main(arguments: Sequence[str] | None = None, prog: str = "fastload-bench") -
 
 
 def _write_sample(path: Path) -> int:
-    if not path.absolute().parent.is_dir():
-        raise ValueError(f"Expected a directory to write to, got none - at {path}")
+    check_path(str(path))
     make(path)
     rows = counted(ROW_GROUPS * ROW_GROUP_ROWS, "row")
     lines = [f"{path}: {rows} x {len(schema())} columns, {size_of(path.stat().st_size)}"]

@@ -15,7 +15,7 @@ from fastload.runtime.version import __version__
 from fastload.tools.cli import cache_report
 from fastload.tools.cli.conditions import conditions_of
 from fastload.tools.cli.warm_jobs import Description, warm_jobs
-from fastload.tools.terminal import print_lines, rendered
+from fastload.tools.terminal import open_streams, print_lines, rendered
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +35,7 @@ def main(arguments: Sequence[str] | None = None, prog: str = "fastload-cache") -
         The exit status: 0, or 1 if `verify` found damage, 2 if the command failed, 130 after
         Ctrl-C.
     """
+    open_streams()
     options = _parser(prog).parse_args(arguments)
     # The modules of --preprocess may lie in the working directory; spawned processes inherit it.
     if os.getcwd() not in sys.path:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from fastload.runtime.version import __version__
 from fastload.tools.installation import installation
-from fastload.tools.terminal import print_lines, rendered, table
+from fastload.tools.terminal import open_streams, print_lines, rendered, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -28,6 +28,7 @@ def main(arguments: Sequence[str] | None = None, prog: str = "fastload doctor") 
     Returns:
         The exit status: 0, or 2 if stdout can't be written.
     """
+    open_streams()
     parser = argparse.ArgumentParser(
         prog=prog,
         description="Show versions, cores, memory, CUDA, stores and caches, for a report of a "

@@ -18,7 +18,7 @@ from fastload.tools.inspect.report import report_of
 from fastload.tools.inspect.step import step_report
 from fastload.tools.inspect.step_text import step_lines
 from fastload.tools.inspect.text import parts_of
-from fastload.tools.terminal import print_lines, rendered
+from fastload.tools.terminal import open_streams, print_lines, rendered
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,12 +34,18 @@ def main(arguments: Sequence[str] | None = None, prog: str = "fastload-inspect")
     Returns:
         The exit status: 0, or 2 if the source or columns can't be read.
     """
+    open_streams()
     parser = _parser(prog)
     options = parser.parse_args(arguments)
     if (options.state is None) != (options.step is None):
         parser.error("Expected --state and --step together")
     if options.state is not None:
+        if options.columns is not None:
+            parser.error("Expected no --columns with --state: rows have all columns")
         return _inspect_step(options)
+    for name in ("filters", "world_size", "num_workers"):
+        if getattr(options, name) is not None:
+            parser.error(f"Expected --{name.replace('_', '-')} with --state and --step alone")
     try:
         layout = DatasetLayout.of(options.source, options.columns)
     except (FastloadError, ValueError, TypeError, OSError) as error:

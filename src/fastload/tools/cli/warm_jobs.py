@@ -121,26 +121,20 @@ def warm_jobs(description: Description, jobs: int, *, progress: bool) -> dict[st
     """
     if description.rank is None and description.world_size is None:
         description = replace(description, rank=0, world_size=1)
-    counts: dict[int, tuple[int, int]] = {}
     with showing(progress) as report:
-
-        def add_up(number: int, done: int, total: int) -> None:
-            counts[number] = done, total
-            report(*map(sum, zip(*counts.values(), strict=True)))
-
         if jobs == 1:
-            files = warm_share(description, lambda done, total: add_up(0, done, total))[1]
+            rows, files = warm_share(description, report)
         else:
-            files = _warm_shares(description, jobs, add_up)
-    return {"rows": sum(total for _, total in counts.values()), "files": files}
+            rows, files = _warm_shares(description, jobs, report)
+    return {"rows": rows, "files": files}
 
 
 def _warm_shares(
-    description: Description, jobs: int, report: Callable[[int, int, int], None]
-) -> int:
+    description: Description, jobs: int, report: Callable[[int, int], None]
+) -> tuple[int, int]:
     context = multiprocessing.get_context("spawn")
-    # For each share: rows read so far, and all rows.
-    counts = context.Array("q", 2 * jobs)
+    # For each share: rows read so far, and all rows; -1 until the share's process knows.
+    counts = context.Array("q", [-1] * (2 * jobs))
     with ProcessPoolExecutor(
         jobs, mp_context=context, initializer=_begin, initargs=(counts,)
     ) as pool:
@@ -148,12 +142,14 @@ def _warm_shares(
             pool.submit(_warm_share, description.share(number, jobs), number)
             for number in range(jobs)
         ]
-        left: set[Future[int]] = set(running)
+        left: set[Future[tuple[int, int]]] = set(running)
         while left:
             left = wait(left, _POLL_S).not_done
-            for number in range(jobs):
-                report(number, counts[2 * number], counts[2 * number + 1])
-        return max(each.result() for each in running)
+            latest = counts[:]
+            if min(latest) >= 0:
+                report(sum(latest[::2]), sum(latest[1::2]))
+        warmed = [each.result() for each in running]
+    return sum(rows for rows, _ in warmed), max(files for _, files in warmed)
 
 
 _counts: Any = None  # the shared counts of the parent process
@@ -164,11 +160,11 @@ def _begin(counts: Any) -> None:
     _counts = counts
 
 
-def _warm_share(description: Description, number: int) -> int:
+def _warm_share(description: Description, number: int) -> tuple[int, int]:
     def report(done: int, total: int) -> None:
         _counts[2 * number], _counts[2 * number + 1] = done, total
 
-    return warm_share(description, report)[1]
+    return warm_share(description, report)
 
 
 def warm_share(description: Description, report: Callable[[int, int], None]) -> tuple[int, int]:

@@ -67,7 +67,10 @@ def step_report(
         FastloadError, ValueError, TypeError, OSError: a file can't be read, or the state is not one
             of these files and filters.
     """
-    state = json.loads(Path(state_file).read_text(encoding="utf-8"))
+    try:
+        state = json.loads(Path(state_file).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"Expected a state as JSON, got {error} - at {state_file}") from None
     if isinstance(state, dict) and "sources" in state:
         raise ValueError(
             f"Expected the state of a dataset, got one of a mix - at {state_file}: call rows_of() "
@@ -78,6 +81,7 @@ def step_report(
     opened = Source.open(source)
     try:
         options, split, spec = _options(state["order"], position.seed)
+        filtered = state["order"]["filters"]
     except (KeyError, TypeError, AttributeError) as error:
         raise no_state(state, error) from error
     predicate, filter_schema = Predicate(), None
@@ -86,8 +90,8 @@ def step_report(
 
         filter_schema = FilterSchema.of(opened)
         predicate = filter_schema.predicate(parse_filters(filters), parse_split(split))
-    if state["order"]["filters"] and filters is None:
-        raise ValueError(f"Expected --filters, as the run had: {state['order']['filters']}")
+    if filtered and filters is None:
+        raise ValueError(f"Expected --filters, as the run had: {filtered}")
     check_identity(state, opened, options, predicate)
     kept = EpochRows(opened, (filter_schema, predicate) if filter_schema else None, None)
     last = position.progress[-1] if position.progress else None

@@ -146,10 +146,8 @@ def _row_groups(report: Mapping[str, Any]) -> Iterator[RenderableType]:
     rows = []
     for file in files:
         share = sum(file["rows"]) / most
-        spread = _spread_of(file["rows"])
-        sizes = f"{spread['most']:,}"
-        if spread["least"] < spread["most"]:
-            sizes = f"{spread['least']:,} to {sizes}"
+        least, largest = min(file["rows"], default=0), max(file["rows"], default=0)
+        sizes = f"{largest:,}" if least == largest else f"{least:,} to {largest:,}"
         groups = f"{counted(len(file['rows']), 'row group')} of {sizes} rows"
         size = size_of(file["bytes"])
         rows.append((file["name"], _cut(file["rows"], share), size, groups))
@@ -179,11 +177,6 @@ def _cut(rows: Sequence[int], share: float) -> Text:
         drawn.append(gap, "cyan")
         begun = end
     return drawn
-
-
-def _spread_of(numbers: Sequence[int]) -> dict[str, int]:
-    ordered = sorted(numbers) or [0]
-    return {"least": ordered[0], "median": ordered[len(ordered) // 2], "most": ordered[-1]}
 
 
 def _spread(spread: Mapping[str, int]) -> str:

@@ -86,6 +86,15 @@ def test_local_paths_are_those_of_plain_files(tmp_path, monkeypatch):
         FastParquetDataset(Delta("file://server/t"))
 
 
+def test_a_partition_value_of_minus_zero_keeps_its_sign(tmp_path):
+    for value in (0.0, -0.0):
+        rows = pa.table({"p": [value], "x": [value]})
+        deltalake.write_deltalake(tmp_path, rows, mode="append", partition_by=["p"])
+    batch = next(iter(FastParquetDataset(Delta(tmp_path))))
+    assert batch["x"].signbit().tolist() == batch["p"].signbit().tolist()
+    assert batch["p"].signbit().any()
+
+
 def test_the_rows_of_each_version(tmp_path):
     deltalake.write_deltalake(tmp_path, pa.table({"x": [1, 2, 3]}))
     deltalake.write_deltalake(tmp_path, pa.table({"x": [4, 5]}), mode="append")
