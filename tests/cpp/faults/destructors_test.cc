@@ -2,11 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -164,6 +167,26 @@ TEST(Waiters, OneThatThrowsLeavesNoOtherWaiting) {
   remote.Finish(request->id, arrow::Buffer::FromString("x"));
   blocks.Fail({0, 0}, ErrorKind::kStorage, "no");
   EXPECT_EQ(called, 6);
+}
+
+// A closed queue calls nobody any more: whoever waited may be gone.
+TEST(Waiters, AreCalledBeforeTheirQueueIsClosed) {
+  RemoteQueue queue;
+  const auto read = std::make_shared<RemoteRead>(0, ByteRange{0, 1});
+  std::promise<void> called;
+  std::atomic<bool> over{false};
+  ASSERT_TRUE(read->Then([&] {
+    called.set_value();
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    over = true;
+  }));
+  queue.Ask(read, 0, std::make_shared<const std::atomic<bool>>(false));
+  const auto request = queue.Take();
+  std::thread client([&] { queue.Finish(request->id, arrow::Buffer::FromString("x")); });
+  called.get_future().wait();
+  queue.Close();
+  EXPECT_TRUE(over);
+  client.join();
 }
 
 TEST(ThreadPool, OutlivesATaskThatThrows) {
