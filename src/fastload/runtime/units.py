@@ -20,7 +20,7 @@ def parse_bytes(size: int | str, name: str = "memory_budget") -> int:
 
     Raises:
         TypeError: `size` is neither an int nor a str.
-        ValueError: `size` is a str that is not a size, or `size` is not positive.
+        ValueError: `size` is a str that is not a size, or `size` is not in [1, 2**63).
     """
     if isinstance(size, bool) or not isinstance(size, int | str):
         raise TypeError(f'Expected {name} as bytes or a size like "4GB", got {size!r}')
@@ -34,6 +34,8 @@ def parse_bytes(size: int | str, name: str = "memory_budget") -> int:
         value = int(float(number) * (1024 if binary else 1000) ** _power(unit))
     if value <= 0:
         raise ValueError(f"Expected {name} of more than 0 bytes, got {size!r}")
+    if value >= 1 << 63:
+        raise ValueError(f"Expected {name} of less than 2**63 bytes, got {size!r}")
     return value
 
 
