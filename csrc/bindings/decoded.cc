@@ -160,12 +160,9 @@ void RegisterDecoded(py::module_& m) {
           [](const PyWriteBehind& behind) {
             std::vector<std::tuple<int64_t, uint64_t, std::string>> found;
             if (!behind.mine()) return found;
-            for (const auto& [number, checksum] : behind.object()->TakeWritten()) {
-              if (checksum.ok()) {
-                found.emplace_back(number, *checksum, "");
-              } else {
-                found.emplace_back(number, 0, checksum.status().message());
-              }
+            for (const auto& one : behind.object()->TakeWritten()) {
+              const std::string why = one.status.ok() ? "" : one.status.message();
+              found.emplace_back(one.number, one.checksum, why);
             }
             return found;
           },

@@ -3,7 +3,7 @@
 #include <string_view>
 #include <variant>
 
-#include "arrow/c/bridge.h"
+#include "bindings/arrow_capsules.h"
 #include "bindings/bindings.h"
 #include "bindings/errors.h"
 
@@ -44,16 +44,8 @@ py::tuple TupleOf(const FilterNode& node) {
   return py::make_tuple("other");
 }
 
-std::shared_ptr<arrow::Schema> ImportSchema(const py::object& exporter) {
-  const py::object capsule = exporter.attr("__arrow_c_schema__")();
-  auto* schema =
-      static_cast<ArrowSchema*>(PyCapsule_GetPointer(capsule.ptr(), "arrow_schema"));
-  if (schema == nullptr) throw py::error_already_set();
-  return ValueOrRaise(arrow::ImportSchema(schema));
-}
-
 py::tuple Bind(const py::bytes& serialized, const py::object& schema) {
-  const auto imported = ImportSchema(schema);
+  const auto imported = SchemaOf(schema);
   return TupleOf(ValueOrRaise(BindFilter(std::string_view(serialized), *imported)));
 }
 

@@ -72,15 +72,17 @@ class PyPipeline {
   PyPipeline(const PyPipeline&) = delete;
   PyPipeline& operator=(const PyPipeline&) = delete;
 
-  // Moves the content out of the plan, which is large for many row groups.
-  std::unique_ptr<PyScan> Start(ReadPlan& plan, const ScanOptions& options,
-                                const PyScan* before) {
+  // Moves the content out of the plan, which is large for many row groups. `self` is this
+  // object in Python.
+  std::unique_ptr<PyScan> Start(py::object self, ReadPlan& plan,
+                                const ScanOptions& options, const PyScan* before) {
     Scan* const scan_before = before == nullptr ? nullptr : before->get();
     Result<std::shared_ptr<Scan>> scan = [&] {
       const WithoutGil without_gil;
       return pipeline_->Start(std::move(plan), options, scan_before);
     }();
-    return std::make_unique<PyScan>(ValueOrRaise(std::move(scan)), memory_);
+    return std::make_unique<PyScan>(ValueOrRaise(std::move(scan)), memory_,
+                                    std::move(self));
   }
 
   // Returns the batch with the rows of `indices`.
@@ -93,7 +95,7 @@ class PyPipeline {
           numbers, std::span(indices.data(), static_cast<size_t>(indices.size())),
           options);
     }();
-    PyScan taking(ValueOrRaise(std::move(scan)), memory_);
+    PyScan taking(ValueOrRaise(std::move(scan)), memory_, py::none());
     return taking.Next();
   }
 
@@ -276,25 +278,27 @@ void RegisterPipeline(py::module_& m) {
            py::keep_alive<1, 11>())
       .def(
           "start",
-          [](PyPipeline& self, ReadPlan& plan, int32_t open_windows, int64_t fetch_bytes,
-             int64_t segment_bytes, int64_t request_bytes, int64_t hole_bytes,
-             const PyScan* before, std::vector<uint64_t> kernel_keys,
+          // Not py::keep_alive<0, 1>: pybind11 3.1 then ends the process where an
+          // argument does not convert.
+          [](const py::object& self, ReadPlan& plan, int32_t open_windows,
+             int64_t fetch_bytes, int64_t segment_bytes, int64_t request_bytes,
+             int64_t hole_bytes, const PyScan* before, std::vector<uint64_t> kernel_keys,
              const PyDecodedQueue* wakes) {
-            return self.Start(plan,
-                              {.open_windows = open_windows,
-                               .fetch_bytes = fetch_bytes,
-                               .segment_bytes = segment_bytes,
-                               .request_bytes = request_bytes,
-                               .hole_bytes = hole_bytes,
-                               .wakes = wakes == nullptr ? nullptr : wakes->queue(),
-                               .kernel_keys = std::move(kernel_keys)},
-                              before);
+            return self.cast<PyPipeline&>().Start(
+                self, plan,
+                {.open_windows = open_windows,
+                 .fetch_bytes = fetch_bytes,
+                 .segment_bytes = segment_bytes,
+                 .request_bytes = request_bytes,
+                 .hole_bytes = hole_bytes,
+                 .wakes = wakes == nullptr ? nullptr : wakes->queue(),
+                 .kernel_keys = std::move(kernel_keys)},
+                before);
           },
-          // Keeps the pipeline alive, whose threads and files the scan uses.
-          py::keep_alive<0, 1>(), py::arg("plan"), py::kw_only(), py::arg("open_windows"),
-          py::arg("fetch_bytes"), py::arg("segment_bytes"), py::arg("request_bytes"),
-          py::arg("hole_bytes"), py::arg("before") = nullptr,
-          py::arg("kernel_keys") = std::vector<uint64_t>(), py::arg("wakes") = nullptr,
+          py::arg("plan"), py::kw_only(), py::arg("open_windows"), py::arg("fetch_bytes"),
+          py::arg("segment_bytes"), py::arg("request_bytes"), py::arg("hole_bytes"),
+          py::arg("before") = nullptr, py::arg("kernel_keys") = std::vector<uint64_t>(),
+          py::arg("wakes") = nullptr,
           "Begins a pass, and takes the content of the plan, which is empty\n"
           "afterwards. With `before`, prepares the pass that is expected after the\n"
           "pass `before`.\n"

@@ -22,8 +22,12 @@ struct LentBatch {
 
 class PyScan {
  public:
-  PyScan(std::shared_ptr<Scan> scan, std::shared_ptr<TensorMemory> memory)
-      : scan_(std::move(scan)), memory_(std::move(memory)) {}
+  // `pipeline`, whose threads and files the scan uses, lives as long as this object.
+  PyScan(std::shared_ptr<Scan> scan, std::shared_ptr<TensorMemory> memory,
+         pybind11::object pipeline)
+      : pipeline_(std::move(pipeline)),
+        scan_(std::move(scan)),
+        memory_(std::move(memory)) {}
   ~PyScan();
   PyScan(const PyScan&) = delete;
   PyScan& operator=(const PyScan&) = delete;
@@ -44,6 +48,7 @@ class PyScan {
   Scan* get() const { return scan_.mine() ? scan_.operator->() : nullptr; }
 
  private:
+  const pybind11::object pipeline_;
   ForkGuard<Scan> scan_;
   std::shared_ptr<TensorMemory> memory_;
 };

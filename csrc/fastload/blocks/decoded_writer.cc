@@ -42,7 +42,10 @@ Status WriteError(int error) {
 // Arrow writes one after another (but Arrow cuts offsets to multiples of 8). Most record
 // batches have such buffers already.
 Result<std::shared_ptr<arrow::ArrayData>> Padded(const arrow::ArrayData& data) {
-  auto padded = std::make_shared<arrow::ArrayData>(data);
+  // Not a copy of `data`: Arrow's copy constructor ends the process without memory.
+  auto padded =
+      arrow::ArrayData::Make(data.type, data.length, data.buffers, data.child_data,
+                             data.dictionary, data.null_count.load(), data.offset);
   for (auto& buffer : padded->buffers) {
     if (buffer == nullptr || buffer->size() % kBufferAlignment == 0) continue;
     const int64_t bytes = buffer->size();

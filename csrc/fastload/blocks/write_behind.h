@@ -5,8 +5,8 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -23,10 +23,12 @@ namespace fastload {
 class WriteBehind {
  public:
   using Batches = std::vector<std::shared_ptr<arrow::RecordBatch>>;
-  // A block that was written: the block's number, and its checksum or an error.
+  // A block that was written: the block's number, and its checksum unless `status` is an
+  // error.
   struct Written {
     int64_t number = 0;
-    Result<uint64_t> checksum;
+    uint64_t checksum = 0;
+    Status status;
   };
 
   // `wake` is called on the writing thread after each block.
@@ -37,8 +39,9 @@ class WriteBehind {
 
   // Queues a block of at least one record batch. The descriptor is duplicated, so that
   // the file stays open even if Close gives up a write that hangs. `name` is passed to
-  // DecodedWriter::Make. Returns an error if the system refuses a descriptor, or after
-  // Close.
+  // DecodedWriter::Make. Returns an error, and queues nothing, if the system refuses a
+  // descriptor or the thread, or after Close. Throws std::bad_alloc, and queues nothing,
+  // if there is no memory.
   Status Add(int64_t number, int fd, const std::string& name, Batches batches);
   // Takes a block out of the queue. Returns false if the block is being written, or was
   // written.
@@ -53,10 +56,10 @@ class WriteBehind {
 
  private:
   struct Job {
-    int64_t number = 0;
     int fd = -1;
     std::string name;
     Batches batches;
+    Written written;
   };
   // Outlives the object if the thread hangs.
   struct State {
@@ -68,14 +71,16 @@ class WriteBehind {
     std::mutex mutex;  // guards the members below
     std::condition_variable changed;
     bool closed = false;
-    bool writing = false;
     bool ended = false;  // the thread has left its loop
-    std::deque<Job> jobs;
-    std::vector<Written> written;
+    // Lists, because the thread moves a job from one to the other without memory.
+    std::list<Job> jobs;
+    std::list<Job> written;
   };
 
   static void Run(const std::shared_ptr<State>& state);
   static Result<uint64_t> Write(const Job& job, const std::atomic<bool>& given_up);
+  // Starts the thread. ending_ is held.
+  Status Start();
 
   const std::shared_ptr<State> state_;
   std::mutex ending_;  // guards thread_

@@ -103,6 +103,7 @@ bool RemoteQueue::brings() const {
 }
 
 std::optional<RemoteQueue::Request> RemoteQueue::Take() noexcept {
+  const std::shared_lock calling(calling_);
   while (true) {
     std::shared_ptr<RemoteRead> read;
     Status failed;
@@ -125,6 +126,7 @@ std::optional<RemoteQueue::Request> RemoteQueue::Take() noexcept {
 
 void RemoteQueue::Finish(int64_t id,
                          Result<std::shared_ptr<arrow::Buffer>> bytes) noexcept {
+  const std::shared_lock calling(calling_);
   std::shared_ptr<RemoteRead> read;
   {
     std::lock_guard lock(mutex_);
@@ -145,17 +147,22 @@ void RemoteQueue::Finish(int64_t id,
 }
 
 void RemoteQueue::Close() noexcept {
-  decltype(waiting_) waiting;
-  decltype(taken_) taken;
   {
-    std::lock_guard lock(mutex_);
-    closed_ = true;
-    waiting.swap(waiting_);
-    taken.swap(taken_);
+    const std::shared_lock calling(calling_);
+    decltype(waiting_) waiting;
+    decltype(taken_) taken;
+    {
+      std::lock_guard lock(mutex_);
+      closed_ = true;
+      waiting.swap(waiting_);
+      taken.swap(taken_);
+    }
+    for (const auto& [priority, asked] : waiting) asked.read->Finish(DatasetClosed());
+    for (const auto& [id, read] : taken) read->Finish(DatasetClosed());
   }
-  for (const auto& [priority, asked] : waiting) asked.read->Finish(DatasetClosed());
-  for (const auto& [id, read] : taken) read->Finish(DatasetClosed());
   Wake();
+  // Other threads may still call waiters of reads that they took out before.
+  const std::lock_guard called(calling_);
 }
 
 bool RemoteQueue::closed() const {

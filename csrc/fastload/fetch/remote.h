@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <shared_mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -105,7 +106,8 @@ class RemoteQueue {
   // ErrorKind::kStorage. Does nothing for an id that is not, or no longer, being brought.
   void Finish(int64_t id, Result<std::shared_ptr<arrow::Buffer>> bytes) noexcept;
 
-  // Fails all requested reads. Idempotent. Takes no memory.
+  // Fails all requested reads, and waits until no thread calls a waiter any more:
+  // whatever waiters refer to may end then. Idempotent. Takes no memory.
   void Close() noexcept;
 
   // Returns the bytes that the client has brought and the core still holds; the caller
@@ -124,7 +126,8 @@ class RemoteQueue {
   const std::shared_ptr<RangeCache> cache_;
   const std::vector<std::string> objects_;  // by file, if there is a cache
   std::atomic<int64_t> held_bytes_ = 0;
-  mutable std::mutex mutex_;  // guards the members below
+  std::shared_mutex calling_;  // shared by the threads that call waiters
+  mutable std::mutex mutex_;   // guards the members below
   bool closed_ = false;
   std::multimap<int64_t, Asked> waiting_;  // by priority, then in the order of Ask
   std::unordered_map<int64_t, std::shared_ptr<RemoteRead>> taken_;

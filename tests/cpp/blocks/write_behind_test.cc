@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -64,7 +65,7 @@ TEST_F(WriteBehindTest, WritesBlocksInTurn) {
         DecodedBlock::Open(directory_.File(std::to_string(number)), "name", &checked);
     ASSERT_EQ(opened.state, BlockState::kGood);
     EXPECT_EQ(opened.block->rows(), 10 + number);
-    EXPECT_EQ(checked, *one.checksum);
+    EXPECT_EQ(checked, one.checksum);
   }
   behind.Close(1000ms);
   EXPECT_EQ(wakes_, 3);
@@ -78,8 +79,28 @@ TEST_F(WriteBehindTest, TellsWhatTheSystemRefuses) {
   close(fd);
   const auto written = WaitForWritten(behind, 1);
   EXPECT_EQ(written[0].number, 7);
-  EXPECT_FALSE(written[0].checksum.ok());
+  EXPECT_FALSE(written[0].status.ok());
 }
+
+#ifdef __GLIBC__
+TEST_F(WriteBehindTest, ABlockThatNoThreadCanWriteIsRefused) {
+  WriteBehind behind([] {});
+  const int fd = Open("a");
+  pthread_attr_t usual;
+  pthread_getattr_default_np(&usual);
+  pthread_attr_t refused = usual;
+  // No address space holds such a stack, so the system refuses a thread.
+  pthread_attr_setstacksize(&refused, size_t{1} << 47);
+  pthread_setattr_default_np(&refused);
+  EXPECT_EQ(KindOf(behind.Add(0, fd, "name", Rows(5))), ErrorKind::kStorage);
+  pthread_setattr_default_np(&usual);
+  pthread_attr_destroy(&usual);
+  EXPECT_FALSE(behind.Drop(0));
+  ASSERT_TRUE(behind.Add(1, fd, "name", Rows(5)).ok());
+  close(fd);
+  EXPECT_EQ(WaitForWritten(behind, 1)[0].number, 1);
+}
+#endif
 
 TEST_F(WriteBehindTest, CloseWritesWhatWaits) {
   WriteBehind behind([] {});

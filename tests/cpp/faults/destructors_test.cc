@@ -1,16 +1,22 @@
 // Tests of what runs where there is no memory: destructors, ends and waiters.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "arrow/memory_pool.h"
+#include "arrow/record_batch.h"
 #include "fastload/base/block_memory.h"
 #include "fastload/base/executor.h"
 #include "fastload/base/memory.h"
@@ -18,13 +24,16 @@
 #include "fastload/base/scratch.h"
 #include "fastload/base/status.h"
 #include "fastload/blocks/decoded_queue.h"
+#include "fastload/blocks/write_behind.h"
 #include "fastload/fetch/remote.h"
 #include "faults/failing_new.h"
+#include "temporary_directory.h"
 
 namespace fastload {
 namespace {
 
 using testing::FailingNew;
+using testing::SoundNew;
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 
@@ -146,6 +155,43 @@ TEST(WithoutMemory, AReadThatCannotBeQueuedFails) {
   EXPECT_TRUE(second->bytes().status().IsOutOfMemory());
 }
 
+// A block is refused, or told of once it is written or can't be, whichever allocation
+// fails; no descriptor stays open.
+TEST(WithoutMemory, BlocksAreWrittenBehindOrRefused) {
+  const testing::TemporaryDirectory directory;
+  const int fd =
+      open(directory.File("block").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  const auto schema = arrow::schema({arrow::field("x", arrow::int64(), false)});
+  const auto rows = arrow::RecordBatch::MakeEmpty(schema).ValueOrDie();
+  const auto lowest = [&] {
+    const int free = dup(fd);
+    close(free);
+    return free;
+  };
+  const int free = lowest();
+  bool failed = true;
+  for (int64_t n = 0; failed; ++n) {
+    WriteBehind behind([] {});
+    {
+      const FailingNew failing(n, FailingNew::kOne);
+      bool added = false;
+      try {
+        added = behind.Add(7, fd, "name", {rows}).ok();
+      } catch (const std::bad_alloc&) {
+      }
+      const SoundNew sound;
+      for (auto written = behind.TakeWritten(); added; written = behind.TakeWritten()) {
+        if (!written.empty()) break;
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      failed = failing.calls() > n;
+    }
+    behind.Close(std::chrono::seconds(10));
+    ASSERT_EQ(lowest(), free) << n;
+  }
+  close(fd);
+}
+
 TEST(Waiters, OneThatThrowsLeavesNoOtherWaiting) {
   RemoteQueue remote;
   const auto read = std::make_shared<RemoteRead>(0, ByteRange{0, 1});
@@ -164,6 +210,26 @@ TEST(Waiters, OneThatThrowsLeavesNoOtherWaiting) {
   remote.Finish(request->id, arrow::Buffer::FromString("x"));
   blocks.Fail({0, 0}, ErrorKind::kStorage, "no");
   EXPECT_EQ(called, 6);
+}
+
+// A closed queue calls nobody any more: whoever waited may be gone.
+TEST(Waiters, AreCalledBeforeTheirQueueIsClosed) {
+  RemoteQueue queue;
+  const auto read = std::make_shared<RemoteRead>(0, ByteRange{0, 1});
+  std::promise<void> called;
+  std::atomic<bool> over{false};
+  ASSERT_TRUE(read->Then([&] {
+    called.set_value();
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    over = true;
+  }));
+  queue.Ask(read, 0, std::make_shared<const std::atomic<bool>>(false));
+  const auto request = queue.Take();
+  std::thread client([&] { queue.Finish(request->id, arrow::Buffer::FromString("x")); });
+  called.get_future().wait();
+  queue.Close();
+  EXPECT_TRUE(over);
+  client.join();
 }
 
 TEST(ThreadPool, OutlivesATaskThatThrows) {

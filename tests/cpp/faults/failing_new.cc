@@ -15,10 +15,13 @@ namespace {
 
 // Functions of libarrow that end the process where there is no memory: an allocation
 // below one of them succeeds.
-constexpr std::array<std::string_view, 1> kEndTheProcess = {
+constexpr std::array<std::string_view, 3> kEndTheProcess = {
     // arrow::ipc::RecordBatchFileReader::Open makes a scope of OpenTelemetry, whose
     // functions are noexcept.
     "N5arrow3ipc21RecordBatchFileReader4Open",
+    // These make a shared_ptr of a unique_ptr where nothing may throw.
+    "N5arrow3ipc16GetSchemaPayload",
+    "N5arrow3ipc21GetRecordBatchPayload",
 };
 
 // Returns true if the caller's stack has one of these functions.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fastload/scan/pipeline.h"
+#include "faults/servers.h"
 #include "passes.h"
 
 namespace fastload {
@@ -70,6 +71,28 @@ TEST_F(PipelineCloseTest, APipelineMayCloseAtAnyMoment) {
       pipeline->Close();
     }
     ExpectNoMemoryUsed(*pipeline);
+  }
+}
+
+// The client lives longer than the pipeline, and may be telling of bytes that came.
+TEST_F(PipelineCloseTest, APipelineOfRemoteFilesMayEndAtAnyMoment) {
+  const std::vector<std::string> paths = {files_[0].path};
+  files_[0].remote = true;
+  std::mt19937 random(4);
+  for (int round = 0; round < 60; ++round) {
+    const auto queue = std::make_shared<RemoteQueue>();
+    const testing::StoreClient client(queue, paths);
+    auto pipeline =
+        std::make_unique<Pipeline>(files_, testing::Columns(1), testing::Outputs(),
+                                   PipelineOptions{.batch_memory_bytes = 1 << 20,
+                                                   .fetch_memory_bytes = 1 << 20,
+                                                   .remote = queue});
+    const auto scan =
+        pipeline->Start(round % 2 == 0 ? plan_ : shuffled_, {.fetch_bytes = 20'000})
+            .ValueOrDie();
+    Deliver(scan.get(), random() % 3);
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 1000));
+    pipeline.reset();
   }
 }
 

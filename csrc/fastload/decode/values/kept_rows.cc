@@ -174,6 +174,8 @@ bool KeptSelections::Recording::Count(int64_t bytes, int64_t most_bytes) {
 void KeptSelections::Recording::EnterIfComplete() {
   if (rows_ == nullptr || next_ != rows_->rows()) return;
   kept_->chunks_.Enter(key_, std::move(rows_));
+  // The limit may have been lowered since the memory was taken.
+  kept_->Shrink();
 }
 
 class KeptSelections::Recorder final : public FixedReader {

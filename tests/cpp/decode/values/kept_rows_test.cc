@@ -247,5 +247,16 @@ TEST_F(KeptRowsTest, LimitsHold) {
   EXPECT_FALSE(Record()->Dictionary()->empty());
 }
 
+TEST_F(KeptRowsTest, RowsInWorkKeepToALowerLimit) {
+  auto recorder = Record();
+  ReadPacked(recorder.get(), 60);
+  memory_->LowerLimit(0);
+  kept_.Shrink();
+  ExpectNumbers(ReadPacked(recorder.get(), 40), 60);
+  EXPECT_EQ(kept_.Find(kKey), nullptr);
+  recorder.reset();
+  EXPECT_EQ(memory_->held_bytes(), 0);
+}
+
 }  // namespace
 }  // namespace fastload
