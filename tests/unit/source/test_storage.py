@@ -34,8 +34,6 @@ def test_is_a_value() -> None:
         ({"request_bytes": 2**63}, ValueError, r"request_bytes of IO .* less than 2\*\*63"),
         ({"request_bytes": "9" * 400}, ValueError, r"request_bytes of IO .* less than 2\*\*63"),
         ({"hole_bytes": -1}, ValueError, "hole_bytes of IO"),
-        ({"hole_bytes": 2**63}, ValueError, r"hole_bytes of IO of less than 2\*\*63 bytes"),
-        ({"request_bytes": "10000000TB"}, ValueError, "request_bytes of IO of less than 2"),
         ({"timeout_s": "30"}, TypeError, "timeout_s of IO in seconds, got '30'"),
         ({"timeout_s": 0}, ValueError, "timeout_s of IO above 0, got 0"),
         ({"timeout_s": float("nan")}, ValueError, "timeout_s of IO above 0, got nan"),
