@@ -1,0 +1,38 @@
+"""A consumer that catches an error and goes on loses no row, and none comes twice."""
+
+import warnings
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fastload import FastParquetDataset
+from support.sample_files import ids_of
+
+LARGE = 500_000
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    path = tmp_path_factory.mktemp("interrupted") / "large.parquet"
+    numbers = np.arange(LARGE)
+    pq.write_table(pa.table({"id": numbers, "x": numbers.astype("f4")}), path)
+    return path
+
+
+def test_a_warning_as_an_error_loses_no_batch(large):
+    options = {"memory_budget": "6MB", "threads": 1, "prefetch": 0}
+    with FastParquetDataset(large, batch_size=1000, **options) as dataset:
+        running, kept, raised = iter(dataset), [], 0
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            while True:
+                try:
+                    kept.append(next(running))
+                except UserWarning:
+                    raised += 1
+                except StopIteration:
+                    break
+        assert raised == 1
+        assert ids_of(kept) == list(range(LARGE))
