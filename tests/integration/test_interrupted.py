@@ -1,6 +1,7 @@
 """A consumer that catches an error and goes on loses no row, and none comes twice."""
 
 import warnings
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
@@ -8,9 +9,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastload import FastParquetDataset
-from support.sample_files import ids_of
+from fastload.dataset.passes import epoch_iterator
+from support.sample_files import ids_of, write_sample
 
+ROWS = 20_000
 LARGE = 500_000
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return write_sample(tmp_path_factory.mktemp("interrupted") / "sample.parquet", ROWS, 1000)
 
 
 @pytest.fixture(scope="module")
@@ -36,3 +44,20 @@ def test_a_warning_as_an_error_loses_no_batch(large):
                     break
         assert raised == 1
         assert ids_of(kept) == list(range(LARGE))
+
+
+def test_ctrl_c_while_rows_are_made_loses_no_row(path, monkeypatch):
+    raised = []
+
+    def interrupted(*arguments):
+        if not raised:
+            raised.append(True)
+            raise KeyboardInterrupt
+        return islice(*arguments)
+
+    monkeypatch.setattr(epoch_iterator, "islice", interrupted)
+    with FastParquetDataset(path, batch_size=None, columns=["id"]) as dataset:
+        running = iter(dataset)
+        with pytest.raises(KeyboardInterrupt):
+            next(running)
+        assert [int(row["id"]) for row in running] == list(range(ROWS))
