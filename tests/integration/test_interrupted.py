@@ -10,6 +10,7 @@ import pytest
 
 from fastload import FastParquetDataset
 from fastload.dataset.passes import epoch_iterator
+from fastload.dataset.passes.open_feed import FeedFactory
 from support.sample_files import ids_of, write_sample
 
 ROWS = 20_000
@@ -19,6 +20,19 @@ LARGE = 500_000
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     return write_sample(tmp_path_factory.mktemp("interrupted") / "sample.parquet", ROWS, 1000)
+
+
+def failing(monkeypatch, name, number, error):
+    """Let call `number` of a method of FeedFactory raise an error."""
+    method, calls = getattr(FeedFactory, name), []
+
+    def called(*arguments, **options):
+        calls.append(name)
+        if len(calls) == number:
+            raise error
+        return method(*arguments, **options)
+
+    monkeypatch.setattr(FeedFactory, name, called)
 
 
 @pytest.fixture(scope="module")
@@ -61,3 +75,17 @@ def test_ctrl_c_while_rows_are_made_loses_no_row(path, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             next(running)
         assert [int(row["id"]) for row in running] == list(range(ROWS))
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_a_pass_that_fails_to_begin_is_begun_again(path, monkeypatch, error):
+    with FastParquetDataset(path, batch_size=100) as dataset:
+        running = iter(dataset)
+        next(running)
+        state = dataset.state_dict()
+        dataset.load_state_dict(state)
+        failing(monkeypatch, "open", 1, error)
+        with pytest.raises(error):
+            iter(dataset)
+        assert dataset.state_dict() == state
+        assert ids_of(dataset) == list(range(100, ROWS))
