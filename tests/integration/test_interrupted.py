@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fastload import FastParquetDataset
+from fastload import FastParquetDataset, mix
 from fastload.dataset.passes import epoch_iterator
 from fastload.dataset.passes.open_feed import FeedFactory
 from support.sample_files import ids_of, write_sample
@@ -89,3 +89,27 @@ def test_a_pass_that_fails_to_begin_is_begun_again(path, monkeypatch, error):
             iter(dataset)
         assert dataset.state_dict() == state
         assert ids_of(dataset) == list(range(100, ROWS))
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_a_mix_leaves_out_no_repetition(path, tmp_path, monkeypatch, error):
+    few = write_sample(tmp_path / "few.parquet", 1000, 100)
+
+    def mixed():
+        options = {"batch_size": 100, "shuffle": True, "shuffle_window": 500}
+        sources = {name: FastParquetDataset(p, **options) for name, p in (("a", few), ("b", path))}
+        return mix(sources, weights=[1, 1], stop="repeat")
+
+    with mixed() as dataset:
+        whole = [batch["id"].tolist() for batch in dataset]
+    with mixed() as dataset:
+        running, got = iter(dataset), []
+        failing(monkeypatch, "open_share", 2, error)
+        while True:
+            try:
+                got.append(next(running)["id"].tolist())
+            except error:
+                continue
+            except StopIteration:
+                break
+    assert got == whole
