@@ -17,8 +17,8 @@ namespace fastload {
 namespace py = pybind11;
 
 PyScan::~PyScan() {
-  const WithoutGil without_gil;
   Close();
+  const WithoutGil without_gil;
   scan_.Drop();
 }
 
@@ -26,6 +26,7 @@ std::unique_ptr<LentBatch> PyScan::Next() {
   if (!scan_.mine()) {
     throw std::runtime_error("Expected a pass of this process, got one from before fork");
   }
+  if (interrupted_) return std::move(interrupted_);
   // The interval at which Ctrl-C is checked.
   constexpr std::chrono::milliseconds kSlice{50};
   // Made first, so that no batch is lost for want of memory.
@@ -40,7 +41,9 @@ std::unique_ptr<LentBatch> PyScan::Next() {
     std::optional<Batch> ready = ValueOrRaise(std::move(batch));
     if (ready) {
       lent->batch = std::move(*ready);
-      return lent;
+      if (PyErr_CheckSignals() == 0) return lent;
+      interrupted_ = std::move(lent);
+      throw py::error_already_set();
     }
     if (done) return nullptr;
     if (PyErr_CheckSignals() != 0) throw py::error_already_set();
@@ -48,6 +51,8 @@ std::unique_ptr<LentBatch> PyScan::Next() {
 }
 
 void PyScan::Close() {
+  interrupted_.reset();
+  const WithoutGil without_gil;
   if (scan_.mine()) scan_->Close();
 }
 
@@ -149,8 +154,7 @@ void RegisterScan(py::module_& m) {
            "window\n"
            "wait for: for a debugger in a pass that is stuck.")
       // Frees undelivered windows, which takes time, so without the GIL.
-      .def("close", &PyScan::Close, py::call_guard<WithoutGil>(),
-           "Abandons the pass. Idempotent.");
+      .def("close", &PyScan::Close, "Abandons the pass. Idempotent.");
 }
 
 }  // namespace fastload

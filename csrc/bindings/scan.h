@@ -33,8 +33,10 @@ class PyScan {
   PyScan& operator=(const PyScan&) = delete;
 
   // Returns the next batch, or nullptr at the end. The caller holds the GIL, which Next
-  // releases while it waits.
+  // releases while it waits. Of a batch that comes together with Ctrl-C, the error of
+  // Ctrl-C is raised, and the next call returns the batch.
   std::unique_ptr<LentBatch> Next();
+  // The caller holds the GIL, which Close releases.
   void Close();
   // Marks the pass, which was prepared ahead, as begun.
   void Begin();
@@ -51,6 +53,7 @@ class PyScan {
   const pybind11::object pipeline_;
   ForkGuard<Scan> scan_;
   std::shared_ptr<TensorMemory> memory_;
+  std::unique_ptr<LentBatch> interrupted_;  // used with the GIL only
 };
 
 }  // namespace fastload

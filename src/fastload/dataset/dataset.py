@@ -660,8 +660,7 @@ class FastParquetDataset(Resumable[_Item_co]):
         rows while a pass is running, call `head`; to read the whole dataset, iterate over a copy:
         `copy.copy(dataset)`.
         """
-        with self._epochs.beginning:
-            start, part = self._begin()
+        with self._beginning() as (start, part):
             engine = self._engines.of_process(part.workers)
             rank = self._resolved_rank().rank
             feed = self._ahead.take(engine, start, part)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from torch.utils.data import IterableDataset, get_worker_info
@@ -16,7 +17,7 @@ from fastload.plan.steps import step_of_leg
 from fastload.runtime.user_warnings import warn
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
     from typing_extensions import Self
@@ -291,17 +292,29 @@ class Resumable(IterableDataset[_Item_co]):
         # The running pass belongs to this process.
         return {**self.__dict__, "_pass": None, "_loaded": None}
 
-    def _begin(self) -> tuple[Position, WorkerSlot]:
-        """Begin a pass and end the pass before.
+    @contextmanager
+    def _beginning(self) -> Iterator[tuple[Position, WorkerSlot]]:
+        """Begin a pass in the with block, and end the pass before.
 
-        The caller holds `self._epochs.beginning` until the pass has begun: of several threads that
-        begin passes, each ends the pass of the thread before.
+        Of several threads that begin passes, each ends the pass of the thread before. If an error
+        ends the block, the next pass of this process begins where this pass would have begun.
 
-        Returns:
+        Yields:
             The position where the pass begins, and the worker slot of this process.
         """
-        if self._closed:
-            raise RuntimeError("Expected an open dataset, got one that was closed")
+        with self._epochs.beginning:
+            if self._closed:
+                raise RuntimeError("Expected an open dataset, got one that was closed")
+            # A worker process reads nothing here: see `_begin`.
+            order = self._epochs.next if get_worker_info() is None else None
+            try:
+                yield self._begin()
+            except BaseException:
+                if order is not None:
+                    self._epochs.give(order)
+                raise
+
+    def _begin(self) -> tuple[Position, WorkerSlot]:
         # `_begin_pass` comes before anything that lets other threads run: in a persistent worker
         # process, another thread is about to report to DataLoader that the pass has begun.
         start = self._begin_pass()

@@ -191,8 +191,7 @@ class MixedDataset(Resumable[Batch]):
                 f"Expected open datasets, got one that was closed - at source `{closed[0]}`. Close "
                 "the mix instead, after its last pass; the mix closes its datasets"
             )
-        with self._epochs.beginning:
-            start, part = self._begin()
+        with self._beginning() as (start, part):
             plan = self._plan(start, part)
             feeds = [
                 source.begin(

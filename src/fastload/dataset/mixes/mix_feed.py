@@ -116,15 +116,15 @@ class SourceFeed:
     def next(self, mark: BatchPosition) -> Batch | None:
         """Return the next batch, with the position `mark`; None at the end."""
         while (batch := self._running.next(mark)) is None:
-            following, self._following = self._following, None
-            if following is not None:
-                following.begin()
+            if self._following is not None:
+                self._following.begin()
             else:
-                following = self._open_next(None)
-            if following is None:
+                self._following = self._open_next(None)
+            if self._following is None:
                 return None
             self._running.close()
-            self._running = self._watched(following)
+            self._running = self._watched(self._following)
+            self._following = None
         return batch
 
     def close(self) -> None:

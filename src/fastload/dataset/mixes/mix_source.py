@@ -160,6 +160,7 @@ class MixSource:
         """
         self.dataset._end_pass(*PASS_OF_MIX)
         own = next(shares, None)
+        waiting: SourceShare | None = None  # not opened yet
         if own is None:
             self.dataset._ahead.drop()
             return None
@@ -169,8 +170,14 @@ class MixSource:
             first = self._open(own, start, part)
 
         def open_next(before: core.Scan | None) -> OpenFeed | None:
-            following = next(shares, None)
-            return None if following is None else self._open(following, start, part, before)
+            nonlocal waiting
+            if waiting is None:
+                waiting = next(shares, None)
+            if waiting is None:
+                return None
+            feed = self._open(waiting, start, part, before)
+            waiting = None  # an error before this line leaves the share to the next call
+            return feed
 
         return SourceFeed(first, open_next, on_last)
 

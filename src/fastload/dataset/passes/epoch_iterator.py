@@ -40,6 +40,7 @@ class EpochIterator:
     Attributes:
         start: the position where the pass begins.
         part: the slot of this worker.
+        taken: number of batches delivered; of rows, if the pass delivers single rows.
         finished: True once the pass is exhausted, was closed or was ended.
         consuming_s: seconds that the consumer has spent between batches.
     """
@@ -55,20 +56,21 @@ class EpochIterator:
         # Workers take turns, so workers with lower numbers have delivered one batch more.
         self._delivered_before = (start.taken - 1) * part.workers + part.worker + 1
         self._feed = feed
-        self._taken = 0
-        self._unit = "batches"  # what `_taken` counts
+        self.taken = 0
+        self._unit = "batches"  # what `taken` counts
+        self._unsplit: Batch | None = None  # the batch whose rows are being made
         self._ended: str | None = None  # why the pass raises, if something else ended it
         self._handed_out_at: float | None = None
 
     @property
     def mark(self) -> BatchPosition:
         """The position after the latest batch."""
-        return self._mark_after(self._taken)
+        return self._mark_after(self.taken)
 
     @property
     def own_position(self) -> Position:
         """The position where this worker continues, independently of the other workers."""
-        return replace(self.start, taken=self.start.taken + self._taken)
+        return replace(self.start, taken=self.start.taken + self.taken)
 
     @property
     def untouched(self) -> bool:
@@ -80,7 +82,7 @@ class EpochIterator:
 
     def __repr__(self) -> str:
         over = ", over" if self.finished else ""
-        return f"Pass(epoch {self.start.epoch}: {self._taken} batches delivered{over})"
+        return f"Pass(epoch {self.start.epoch}: {self.taken} batches delivered{over})"
 
     def __next__(self) -> Batch:
         batch = self._next(1)
@@ -93,23 +95,22 @@ class EpochIterator:
         self._unit = "rows"
         return RowIterator(self)
 
-    def next_rows(self) -> Iterator[dict[str, Any]] | None:
-        """Return the rows of the next batch, which are not counted yet; None at the end."""
-        batch = self._next(0)
+    def next_rows(self) -> tuple[list[str], list[tuple[Any, ...]]] | None:
+        """Return the outputs and the rows of the next batch, not counted yet; None at the end."""
+        if self._unsplit is None:
+            self._unsplit = self._next(0)
+        batch = self._unsplit
         if batch is None:
             return None
-        names = list(batch)
         rows = zip(*[list(value) for value in batch.values()], strict=True)
-        left = islice(rows, self._feed.lead, None)
-        return (dict(zip(names, row, strict=True)) for row in left)
-
-    def count_row(self) -> None:
-        """Count one row as delivered."""
-        self._taken += 1
+        left = list(islice(rows, self._feed.lead, None))
+        self._unsplit = None
+        return list(batch), left
 
     def close(self) -> None:
         """Abandon the batches that are left, and behave as exhausted from now on. Idempotent."""
         self.finished = True
+        self._unsplit = None
         self._feed.close()
 
     def end(self, cause: str, advice: str) -> None:
@@ -122,7 +123,7 @@ class EpochIterator:
             advice: what the caller can write instead.
         """
         if not self.finished:
-            self._ended = f"{cause} ended this pass after {self._taken} {self._unit}: {advice}"
+            self._ended = f"{cause} ended this pass after {self.taken} {self._unit}: {advice}"
         self.close()
 
     def _next(self, counts: int) -> Batch | None:
@@ -131,7 +132,7 @@ class EpochIterator:
         if self._handed_out_at is not None:
             self.consuming_s += time.perf_counter() - self._handed_out_at
         try:
-            batch = self._feed.next(self._mark_after(self._taken + counts))
+            batch = self._feed.next(self._mark_after(self.taken + counts))
         except RuntimeError as error:
             # The core raises RuntimeError if another thread closes the scan during the wait.
             if type(error) is RuntimeError and self._is_over():
@@ -141,7 +142,7 @@ class EpochIterator:
             self.close()
             self._is_over()
             return None
-        self._taken += counts
+        self.taken += counts
         self._handed_out_at = time.perf_counter()
         return batch
 
@@ -161,13 +162,17 @@ class EpochIterator:
 class RowIterator:
     """The iterator over the rows of one pass, which counts each row as delivered.
 
+    The count alone says which row is next, so a call that Ctrl-C interrupts loses no row.
+
     Args:
         batches: the pass that the rows come from.
     """
 
     def __init__(self, batches: EpochIterator) -> None:
         self._batches = batches
-        self._rows: Iterator[dict[str, Any]] = iter(())
+        self._names: list[str] = []
+        self._rows: list[tuple[Any, ...]] = []  # of one batch
+        self._stop = 0  # the count after these rows
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return self
@@ -176,14 +181,15 @@ class RowIterator:
         return repr(self._batches)
 
     def __next__(self) -> dict[str, Any]:
-        row = None if self._batches.finished else next(self._rows, None)
-        while row is None:
-            following = self._batches.next_rows()
+        batches = self._batches
+        while batches.finished or batches.taken == self._stop:
+            following = batches.next_rows()
             if following is None:
                 raise StopIteration
-            self._rows = following
-            row = next(following, None)
-        self._batches.count_row()
+            self._names, self._rows = following
+            self._stop = batches.taken + len(self._rows)
+        row = dict(zip(self._names, self._rows[batches.taken - self._stop], strict=True))
+        batches.taken += 1
         return row
 
     def close(self) -> None:

@@ -56,6 +56,7 @@ class ScanFeed:
         self.on_opened: Callable[[core.Scan | None], bool] | None = None
         self._done = False  # on_opened has no step left
         self._few = batches <= _FEW_BATCHES
+        self._made: Batch | None = None  # a batch whose call ended in an error
         self._scan = scan
         self._on_copy = on_copy
 
@@ -70,11 +71,19 @@ class ScanFeed:
         self.engine.begin(self._scan)
 
     def next(self, mark: BatchPosition) -> Batch | None:
-        """Return the next batch, with the position `mark`; None at the end."""
+        """Return the next batch, with the position `mark`; None at the end.
+
+        If an error ends the call once the batch is made (Ctrl-C, a warning that is raised as an
+        error), the next call returns the batch.
+        """
+        batch, self._made = self._made, None
+        if batch is not None:
+            return batch
         lent = self._lent()
         if lent is None:
             return None
         batch, copied = self.engine.batch_of(lent, mark)
+        self._made = batch
         if copied:
             self._on_copy()
         on_opened = self.on_opened  # another thread may close the feed
@@ -82,10 +91,12 @@ class ScanFeed:
             self._done = on_opened(self._scan)
             while self._few and not self._done:
                 self._done = on_opened(self._scan)
+        self._made = None
         return batch
 
     def close(self) -> None:
         """Abandon the batches that are left. Idempotent."""
+        self._made = None
         self.on_opened = None  # a dataset whose pass is over is in no cycle of references
         self._scan.close()
 

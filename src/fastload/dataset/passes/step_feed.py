@@ -93,9 +93,11 @@ class SteppedFeed(WrappedFeed):
             return None
         work = self._works[0]
         batch = work.finish(self._location, mark)
-        self._works.popleft()
+        # An interrupt here leaves the batch to the next call.
+        self._look_ahead(self._ahead + 1, mark)
+        if self._works:  # another thread may close the feed
+            self._works.popleft()
         self.lead = work.lead
-        self._look_ahead(self._ahead, mark)
         batch._position = mark  # noqa: SLF001
         return batch
 

@@ -1,0 +1,115 @@
+"""A consumer that catches an error and goes on loses no row, and none comes twice."""
+
+import warnings
+from itertools import islice
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fastload import FastParquetDataset, mix
+from fastload.dataset.passes import epoch_iterator
+from fastload.dataset.passes.open_feed import FeedFactory
+from support.sample_files import ids_of, write_sample
+
+ROWS = 20_000
+LARGE = 500_000
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return write_sample(tmp_path_factory.mktemp("interrupted") / "sample.parquet", ROWS, 1000)
+
+
+def failing(monkeypatch, name, number, error):
+    """Let call `number` of a method of FeedFactory raise an error."""
+    method, calls = getattr(FeedFactory, name), []
+
+    def called(*arguments, **options):
+        calls.append(name)
+        if len(calls) == number:
+            raise error
+        return method(*arguments, **options)
+
+    monkeypatch.setattr(FeedFactory, name, called)
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    path = tmp_path_factory.mktemp("interrupted") / "large.parquet"
+    numbers = np.arange(LARGE)
+    pq.write_table(pa.table({"id": numbers, "x": numbers.astype("f4")}), path)
+    return path
+
+
+def test_a_warning_as_an_error_loses_no_batch(large):
+    options = {"memory_budget": "6MB", "threads": 1, "prefetch": 0}
+    with FastParquetDataset(large, batch_size=1000, **options) as dataset:
+        running, kept, raised = iter(dataset), [], 0
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            while True:
+                try:
+                    kept.append(next(running))
+                except UserWarning:
+                    raised += 1
+                except StopIteration:
+                    break
+        assert raised == 1
+        assert ids_of(kept) == list(range(LARGE))
+
+
+def test_ctrl_c_while_rows_are_made_loses_no_row(path, monkeypatch):
+    raised = []
+
+    def interrupted(*arguments):
+        if not raised:
+            raised.append(True)
+            raise KeyboardInterrupt
+        return islice(*arguments)
+
+    monkeypatch.setattr(epoch_iterator, "islice", interrupted)
+    with FastParquetDataset(path, batch_size=None, columns=["id"]) as dataset:
+        running = iter(dataset)
+        with pytest.raises(KeyboardInterrupt):
+            next(running)
+        assert [int(row["id"]) for row in running] == list(range(ROWS))
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_a_pass_that_fails_to_begin_is_begun_again(path, monkeypatch, error):
+    with FastParquetDataset(path, batch_size=100) as dataset:
+        running = iter(dataset)
+        next(running)
+        state = dataset.state_dict()
+        dataset.load_state_dict(state)
+        failing(monkeypatch, "open", 1, error)
+        with pytest.raises(error):
+            iter(dataset)
+        assert dataset.state_dict() == state
+        assert ids_of(dataset) == list(range(100, ROWS))
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_a_mix_leaves_out_no_repetition(path, tmp_path, monkeypatch, error):
+    few = write_sample(tmp_path / "few.parquet", 1000, 100)
+
+    def mixed():
+        options = {"batch_size": 100, "shuffle": True, "shuffle_window": 500}
+        sources = {name: FastParquetDataset(p, **options) for name, p in (("a", few), ("b", path))}
+        return mix(sources, weights=[1, 1], stop="repeat")
+
+    with mixed() as dataset:
+        whole = [batch["id"].tolist() for batch in dataset]
+    with mixed() as dataset:
+        running, got = iter(dataset), []
+        failing(monkeypatch, "open_share", 2, error)
+        while True:
+            try:
+                got.append(next(running)["id"].tolist())
+            except error:
+                continue
+            except StopIteration:
+                break
+    assert got == whole
