@@ -1,4 +1,4 @@
-"""Columns of type null: every row is null, whatever the writer stores."""
+"""Columns of type null: every row is null, whatever the writer stores, beside values or alone."""
 
 import io
 
@@ -7,9 +7,10 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from fastload import Column, FastParquetDataset, Hash, NullValueError
+from fastload import Codes, Column, FastParquetDataset, Hash, NullValueError, Pad
 from support.thrift import crafted
 
+ORDERS = [{}, {"shuffle": True, "shuffle_window": 2}, {"filters": [("i", "<", 90)]}]
 _I32, _STRUCT = 5, 12
 UNKNOWN = {11: (_STRUCT, {})}  # as which Parquet has the type null
 ROWS = 40
@@ -22,6 +23,33 @@ VALUES = {
     "string": pa.array([str(i) for i in range(ROWS)]),
     "fixed": pa.array([b"%03d" % i for i in range(ROWS)], pa.binary(3)),
 }
+
+
+def read(source, columns, **options):
+    """Return the values of output `x`, in the order of column `i`."""
+    columns = {"x": columns, "i": "i"}
+    with FastParquetDataset(source, columns=columns, batch_size=3, **options) as dataset:
+        rows = [row for b in dataset for row in zip(b["i"].tolist(), b["x"].tolist(), strict=True)]
+    return [value for _, value in sorted(rows)]
+
+
+@pytest.mark.parametrize("options", ORDERS, ids=str)
+@pytest.mark.parametrize(
+    ("words", "vocabulary"), [(["a", "b", None], ["a", "b"]), ([5, 6, None], [5, 6])]
+)
+def test_vocabulary_of_a_column_without_values_in_a_file(tmp_path, options, words, vocabulary):
+    kind = pa.array(words).type
+    some = {"s": words, "l": pa.array([[words[0]], None, [words[1], None]], pa.list_(kind))}
+    none = {"s": pa.nulls(2), "l": pa.array([[None, None], None], pa.list_(pa.null()))}
+    pq.write_table(pa.table({**some, "i": [0, 1, 2]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({**none, "i": [3, 4]}), tmp_path / "b.parquet")
+    paths = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
+    assert read(paths, Codes("s", vocabulary), **options) == [0, 1, -1, -1, -1]
+    lists = [[0], [], [1, -1], [-1, -1], []]
+    assert read(paths, Codes("l", vocabulary), **options) == lists
+    padded = [[*codes, 7, 7][:2] for codes in lists]
+    assert read(paths, Pad(Codes("l", vocabulary), 2, value=7), **options) == padded
+    assert read(paths[1:], Codes("s", vocabulary), **options) == [-1, -1]
 
 
 def null_file(path, values, *, lists, **options):

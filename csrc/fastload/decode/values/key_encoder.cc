@@ -40,8 +40,10 @@ Result<KeyEncoder> KeyEncoder::Make(const parquet::ColumnDescriptor& descr,
                          (vocabulary != nullptr ? "look up" : "hash") + ", got " +
                          Describe(descr));
   }
-  // An empty vocabulary has no values, so it fits every type.
+  // An empty vocabulary has no values, so it fits every type. A column of type null has
+  // none either.
   if (vocabulary != nullptr && vocabulary->size() > 0 &&
+      !descr.logical_type()->is_null() &&
       vocabulary->of_bytes() != (keys == Keys::kBytes)) {
     return MakeError(ErrorKind::kUnsupported,
                      std::string("Expected a vocabulary of ") +
