@@ -40,7 +40,7 @@ int64_t Present(const LevelSpan& span, int max_definition) {
 }  // namespace
 
 NestedCursor::NestedCursor(ChunkInput input, PageValues* values, int64_t row_length)
-    : max_definition_(input.descr->max_definition_level()),
+    : max_definition_(PresentLevel(*input.descr)),
       pages_(
           std::move(input.pages), values,
           [this](const parquet::DataPageStats& stats) { return PassOver(stats); },

@@ -24,7 +24,7 @@ ListThresholds ThresholdsOf(const parquet::ColumnDescriptor& descr, int64_t leve
     ++definition;
     if ((*node)->is_repeated()) thresholds.element.push_back(definition);
   }
-  thresholds.max_definition = definition;
+  thresholds.max_definition = PresentLevel(descr);
   while (static_cast<int64_t>(thresholds.element.size()) < levels) {
     // A level beyond the maximum makes all these lists null.
     thresholds.element.push_back(definition + 2);
@@ -33,7 +33,7 @@ ListThresholds ThresholdsOf(const parquet::ColumnDescriptor& descr, int64_t leve
 }
 
 NestedLevels::NestedLevels(const parquet::ColumnDescriptor& descr, int64_t row_length)
-    : max_definition_(descr.max_definition_level()),
+    : max_definition_(PresentLevel(descr)),
       row_length_(row_length),
       repetition_(descr.max_repetition_level()),
       definition_(descr.max_definition_level()) {}

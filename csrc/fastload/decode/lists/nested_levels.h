@@ -16,7 +16,7 @@ namespace fastload {
 
 // The meaning of the definition levels of a leaf.
 struct ListThresholds {
-  // The definition level of an element that is not null.
+  // The definition level of an element that is not null; see PresentLevel.
   int max_definition = 0;
   // For each level of lists, the outermost first: the least definition level at which the
   // list has elements. One level below, the list is empty; further below, the list or a

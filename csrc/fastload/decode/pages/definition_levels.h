@@ -15,8 +15,10 @@ class DefinitionLevels {
   // The rows decoded at once where nulls and values are mixed.
   static constexpr int64_t kBlockRows = LevelStream::kBlockLevels;
 
-  explicit DefinitionLevels(int16_t max_level)
-      : max_level_(max_level), levels_(max_level) {}
+  explicit DefinitionLevels(const parquet::ColumnDescriptor& descr)
+      : max_level_(descr.max_definition_level()),
+        present_level_(PresentLevel(descr)),
+        levels_(max_level_) {}
 
   // Takes the levels of a page whose bytes are borrowed. Returns how many bytes of the
   // page precede the values.
@@ -43,6 +45,7 @@ class DefinitionLevels {
 
  private:
   int16_t max_level_;
+  int present_level_;
   LevelStream levels_;
   std::vector<uint8_t> valid_;
 };

@@ -12,6 +12,12 @@
 
 namespace fastload {
 
+// Returns the definition level of the column's values. A column of type null has none:
+// its rows are null, whatever its pages hold.
+inline int PresentLevel(const parquet::ColumnDescriptor& descr) {
+  return descr.max_definition_level() + (descr.logical_type()->is_null() ? 1 : 0);
+}
+
 class LevelStream {
  public:
   // The levels decoded at once where they go through scratch memory.

@@ -26,7 +26,7 @@ PageCursor::PageCursor(ChunkInput input, PageValues* values)
           input.decoded_pages, input.pool, std::move(input.dictionary)),
       values_(values),
       page_rows_(std::move(input.page_rows)),
-      levels_(input.descr->max_definition_level()),
+      levels_(*input.descr),
       rows_(input.rows),
       rows_total_(input.rows) {}
 

@@ -24,7 +24,7 @@ Keys KeysOf(const parquet::ColumnDescriptor& descr) {
       return logical.is_none() || logical.is_int() || logical.is_null() ? Keys::kIntegers
                                                                         : Keys::kNone;
     default:
-      return Keys::kNone;
+      return logical.is_null() ? Keys::kIntegers : Keys::kNone;
   }
 }
 
@@ -40,8 +40,10 @@ Result<KeyEncoder> KeyEncoder::Make(const parquet::ColumnDescriptor& descr,
                          (vocabulary != nullptr ? "look up" : "hash") + ", got " +
                          Describe(descr));
   }
-  // An empty vocabulary has no values, so it fits every type.
+  // An empty vocabulary has no values, so it fits every type. A column of type null has
+  // none either.
   if (vocabulary != nullptr && vocabulary->size() > 0 &&
+      !descr.logical_type()->is_null() &&
       vocabulary->of_bytes() != (keys == Keys::kBytes)) {
     return MakeError(ErrorKind::kUnsupported,
                      std::string("Expected a vocabulary of ") +
@@ -55,7 +57,7 @@ Result<KeyEncoder> KeyEncoder::Make(const parquet::ColumnDescriptor& descr,
   encoder.vocabulary_ = spec.vocabulary;
   encoder.unknown_ = spec.unknown;
   if (keys == Keys::kIntegers) {
-    const Stored stored = StoredInteger(descr);
+    ARROW_ASSIGN_OR_RAISE(const Stored stored, StoredOf(descr));
     encoder.uint64_ = stored == Stored::kUInt64;
     encoder.load_ = FindCast(encoder.uint64_ ? Stored::kInt64 : stored, DType::kInt64);
   }

@@ -29,15 +29,11 @@ Stored StoredInt64(const parquet::LogicalType& logical) {
 
 }  // namespace
 
-Stored StoredInteger(const parquet::ColumnDescriptor& descr) {
-  const parquet::LogicalType& logical = *descr.logical_type();
-  return descr.physical_type() == parquet::Type::INT32 ? StoredInt32(logical)
-                                                       : StoredInt64(logical);
-}
-
 Result<Stored> StoredOf(const parquet::ColumnDescriptor& descr) {
   const parquet::LogicalType& logical = *descr.logical_type();
   const parquet::Type::type physical = descr.physical_type();
+  // No value of a column of type null is read, whatever its physical type.
+  if (logical.is_null()) return Stored::kBool;
   const bool bytes = physical == parquet::Type::BYTE_ARRAY ||
                      physical == parquet::Type::FIXED_LEN_BYTE_ARRAY;
   if (logical.is_decimal()) {
@@ -49,8 +45,9 @@ Result<Stored> StoredOf(const parquet::ColumnDescriptor& descr) {
     case parquet::Type::BOOLEAN:
       return Stored::kBool;
     case parquet::Type::INT32:
+      return StoredInt32(logical);
     case parquet::Type::INT64:
-      return StoredInteger(descr);
+      return StoredInt64(logical);
     case parquet::Type::INT96:
       return Stored::kInt96;
     case parquet::Type::FLOAT:

@@ -30,9 +30,6 @@ enum class Stored : uint8_t {
 // values.
 Result<Stored> StoredOf(const parquet::ColumnDescriptor& descr);
 
-// Returns the stored type of an INT32 or INT64 integer.
-Stored StoredInteger(const parquet::ColumnDescriptor& descr);
-
 inline bool IsInteger(Stored stored) {
   return (stored >= Stored::kInt8 && stored <= Stored::kUInt64) ||
          stored == Stored::kInt96;
