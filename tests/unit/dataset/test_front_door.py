@@ -86,6 +86,23 @@ def test_head_refuses_other_numbers(path, rows):
         dataset.head(rows)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"num_workers": -1}, ValueError),
+        ({"num_workers": "2"}, TypeError),
+        ({"num_workers": 1.5}, TypeError),
+        ({"rank": 0.0}, TypeError),
+        ({"rank": 1}, ValueError),
+    ],
+)
+def test_rows_of_refuses_other_numbers(path, arguments, error):
+    with FastParquetDataset(path, columns=["id"], batch_size=4) as dataset:
+        assert dataset.rows_of(1)["row"].tolist() == [4, 5, 6, 7]
+        with pytest.raises(error, match="Expected (rank|num_workers)"):
+            dataset.rows_of(1, **arguments)
+
+
 def test_print_of_a_dataset_reads_like_a_table(path):
     dataset = FastParquetDataset(
         path, nulls="zero", exclude=["user"], batch_size=4, shuffle=True, limit=7
