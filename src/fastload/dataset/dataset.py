@@ -730,6 +730,8 @@ class FastParquetDataset(Resumable[_Item_co]):
             progress: as for `warm_cache`.
             share: number of the share, and number of shares.
         """
+        if self._engines.blocks is not None and not self.num_rows:
+            return  # without rows there is nothing to keep
         options = self._options
         if self._by_tokens is not None:
             # Which rows are a rank's differs from epoch to epoch, or depends on all lengths.
