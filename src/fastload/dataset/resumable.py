@@ -124,11 +124,12 @@ class Resumable(IterableDataset[_Item_co]):
         Raises:
             TypeError: Always; the message says what to write instead.
         """
-        by_number = ", for rows by number call by_index()" if hasattr(self, "by_index") else ""
+        # A mix has sources that can do this.
+        where = "" if hasattr(self, "by_index") else " of a source"
         raise TypeError(
             f"A {type(self).__name__} is read by iteration and has no item [{index!r}]: to look at "
-            "rows call head(5), to read a part of the rows pass split=, filters= or limit="
-            f"{by_number}"
+            f"rows call head(5){where}, to read a part of the rows pass split=, filters= or limit="
+            f"{where}, for rows by number call by_index(){where}"
         )
 
     def set_epoch(self, epoch: int) -> None:
