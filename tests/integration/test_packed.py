@@ -201,6 +201,14 @@ def test_head_gives_documents(path, make):
     assert len(copies(dataset)) == len(dataset)
 
 
+@pytest.mark.parametrize("uneven", ["wrap", "drop", "pad", "keep"])
+def test_ranks_agree_on_batches_of_tokens(path, uneven):
+    def make(**rank):
+        return budgeted(path, shuffle=True, shuffle_window=60, uneven=uneven, **rank)
+
+    assert_ranks_agree(make, (3, 2, 5), uneven=uneven)
+
+
 @pytest.mark.parametrize("make", [packed, budgeted])
 @pytest.mark.parametrize("options", [{}, {"provenance": True, "uneven": "pad", "shuffle": True}])
 def test_rows_by_number_are_documents(path, make, options):
