@@ -164,11 +164,12 @@ class Resumable(IterableDataset[_Item_co]):
         """Return a record of what was delivered, as plain JSON values.
 
         Args:
-            after: The last delivered batch, even if a loader wraps the dataset. None means the
-                latest batch that iter() handed out in this process.
+            after: The last delivered batch of this dataset, even if a loader wraps the dataset.
+                None means the latest batch that iter() handed out in this process.
 
         Raises:
-            ValueError: `after` is not a batch of this dataset.
+            ValueError: `after` is no batch of a dataset, or is one of a mix where the dataset is
+                none, or the reverse. A batch of another dataset is not told apart.
             RuntimeError: `after` is None while worker processes iterate over the dataset. Only a
                 batch tells how far the consumer of the workers has come.
         """

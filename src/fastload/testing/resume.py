@@ -40,7 +40,8 @@ def assert_resumes_exactly(
         assert_resumes_exactly(make, after=[1, 3])
 
     Args:
-        make_dataset: A function that makes a new dataset with the same arguments in each call.
+        make_dataset: A function that makes a new dataset of batches, or a mix, with the same
+            arguments in each call.
             Threads, prefetch and memory_budget may differ from call to call.
         after: Numbers of batches, from 0 to all batches of the epoch, at which to stop.
             None stops at every number, so the epoch is delivered as often as it has batches.
