@@ -340,9 +340,11 @@ def test_without_rows_there_is_nothing_to_keep(paths, tmp_path):
         dataset.warm_cache(progress=False)
         assert list(dataset) == []
     assert not list(entries_of(tmp_path / DECODED))
-    with FastParquetDataset(paths, **options) as dataset:
-        with pytest.raises(CacheError, match="no cached file"):
-            dataset.warm_cache(progress=False)
+    with (
+        FastParquetDataset(paths, **options) as dataset,
+        pytest.raises(CacheError, match="no cached file"),
+    ):
+        dataset.warm_cache(progress=False)
 
 
 def test_a_budget_too_small_for_wide_blocks(paths, tmp_path):

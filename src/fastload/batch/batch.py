@@ -64,8 +64,9 @@ class Batch(dict[str, Any]):
         """
         whole = of_whole_batch(self)
         for name, value in self.items():
-            if name not in whole and (isinstance(value, Ragged) or getattr(value, "shape", ())):
-                return len(value)
+            shape = (len(value),) if isinstance(value, Ragged) else getattr(value, "shape", ())
+            if shape and name not in whole:
+                return int(shape[0])
         return 0
 
     @property

@@ -76,7 +76,8 @@ def assert_ranks_agree(
         more, state, done = _deliver(make_dataset, world, state, epoch, done, steps, uneven)
         rows += more
         ranks += world
-    _check(rows, whole, _Allowed(uneven, ranks * sources, lost, unit), f"on {list(world_sizes)} in turn")
+    allowed = _Allowed(uneven, ranks * sources, lost, unit)
+    _check(rows, whole, allowed, f"on {list(world_sizes)} in turn")
 
 
 class _Allowed:

@@ -99,7 +99,7 @@ def test_head_refuses_other_numbers(path, rows):
 def test_rows_of_refuses_other_numbers(path, arguments, error):
     with FastParquetDataset(path, columns=["id"], batch_size=4) as dataset:
         assert dataset.rows_of(1)["row"].tolist() == [4, 5, 6, 7]
-        with pytest.raises(error, match="Expected (rank|num_workers)"):
+        with pytest.raises(error, match=r"Expected (rank|num_workers)"):
             dataset.rows_of(1, **arguments)
 
 
