@@ -202,7 +202,8 @@ class Resumable(IterableDataset[_Item_co]):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next iter() continue after the last batch delivered in `state`.
 
-        The number of ranks may differ from the number that saved the state.
+        The number of ranks may differ from the number that saved the state. The seed is that of the
+        state from now on.
 
         Args:
             state: the result of `state_dict`.
