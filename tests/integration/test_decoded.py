@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader
 import fastload
 from fastload import Cache, Column, FastParquetDataset, Pad, Ragged, Stack, mix, per_row
 from fastload.engine.cache.maker import BlockMaker
+from fastload.errors import CacheError
 from fastload.runtime.disk.cache import DECODED
 from fastload.runtime.disk.entries import entries_of
 from fastload.testing import assert_resumes_exactly
@@ -331,6 +332,19 @@ def test_outputs_that_change_on_the_way(paths, tmp_path):
         with pytest.warns(UserWarning, match="as in the first rows, got"):
             got = list(kept)
         assert [batch["i"].tolist() for batch in got] == [batch["i"].tolist() for batch in plain]
+
+
+def test_without_rows_there_is_nothing_to_keep(paths, tmp_path):
+    options = {"columns": ["i"], "filters": [("i", "<", 0)]}
+    with FastParquetDataset(paths, cache=tmp_path, **options) as dataset:
+        dataset.warm_cache(progress=False)
+        assert list(dataset) == []
+    assert not list(entries_of(tmp_path / DECODED))
+    with (
+        FastParquetDataset(paths, **options) as dataset,
+        pytest.raises(CacheError, match="no cached file"),
+    ):
+        dataset.warm_cache(progress=False)
 
 
 def test_a_budget_too_small_for_wide_blocks(paths, tmp_path):

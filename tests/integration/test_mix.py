@@ -495,6 +495,13 @@ def test_closing(paths):
             iter(mixed)
 
 
+def test_rows_by_number_are_those_of_a_source(paths):
+    with mix_of(paths) as mixed, pytest.raises(TypeError) as refused:
+        mixed[0]
+    for way in ("head(5) of a source", "limit= of a source", "by_index() of a source"):
+        assert way in str(refused.value)
+
+
 def test_second_iter_ends_the_first(paths):
     with mix_of(paths) as mixed:
         for _ in range(2):

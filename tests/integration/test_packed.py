@@ -201,6 +201,31 @@ def test_head_gives_documents(path, make):
     assert len(copies(dataset)) == len(dataset)
 
 
+@pytest.mark.parametrize("uneven", ["wrap", "drop", "pad", "keep"])
+def test_ranks_agree_on_batches_of_tokens(path, uneven):
+    def make(**rank):
+        return budgeted(path, shuffle=True, shuffle_window=60, uneven=uneven, **rank)
+
+    assert_ranks_agree(make, (3, 2, 5), uneven=uneven)
+
+
+@pytest.mark.parametrize("make", [packed, budgeted])
+@pytest.mark.parametrize("options", [{}, {"provenance": True, "uneven": "pad", "shuffle": True}])
+def test_rows_by_number_are_documents(path, make, options):
+    documents = pq.read_table(path)
+    with make(path, **options) as dataset:
+        batch = dataset.take([5, -1, 5])
+        last = len(LENGTHS) - 1
+        for name in ("t", "l"):
+            assert batch[name].tolist() == documents[name].take([5, last, 5]).to_pylist()
+        assert not [name for name in batch if "document" in name or "seqlen" in name]
+        rows = dataset.by_index()
+        assert len(rows) == len(LENGTHS)
+        assert rows[7]["t"].tolist() == documents["t"][7].as_py()
+        assert dataset.take([]).rows == 0
+        assert len(copies(dataset)) == len(dataset)
+
+
 @pytest.mark.parametrize("make", [packed, budgeted])
 def test_a_trace_has_the_stages(path, make):
     with make(path) as dataset, dataset.trace() as trace:

@@ -14,6 +14,7 @@ from fastload.batch.display import batch_html, batch_text
 from fastload.batch.hints import OF_BATCH, ROWS, refuse_dtype
 from fastload.batch.packed_rows import of_whole_batch, sliced_edges
 from fastload.batch.packing import pack, unpack
+from fastload.batch.ragged import Ragged
 from fastload.runtime.hints import nearest, no_attribute
 
 if TYPE_CHECKING:
@@ -58,12 +59,14 @@ class Batch(dict[str, Any]):
     def rows(self) -> int:
         """Number of rows in the batch; len(batch) is the number of outputs, as for any dict.
 
-        A batch of a dataset with `pack` has packed rows.
+        A batch of a dataset with `pack` has packed rows. Entries without rows, such as numbers and
+        tensors of no dimension, do not count.
         """
         whole = of_whole_batch(self)
         for name, value in self.items():
-            if name not in whole:
-                return len(value)
+            shape = (len(value),) if isinstance(value, Ragged) else getattr(value, "shape", ())
+            if shape and name not in whole:
+                return int(shape[0])
         return 0
 
     @property

@@ -212,7 +212,7 @@ class Ragged:
                 list.
 
         Raises:
-            ValueError: there are more lengths than levels.
+            ValueError: there are more lengths than levels, or a length is negative.
         """
         lengths = [length] if length is None or isinstance(length, int) else length
         return pad(own_rows(self, copies=False), value, lengths)

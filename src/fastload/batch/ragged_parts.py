@@ -148,7 +148,7 @@ def pad(ragged: Rows, value: float, lengths: Sequence[int | None]) -> torch.Tens
             entry for an inner level, keeps the length of the longest list of the level.
 
     Raises:
-        ValueError: there are more lengths than levels.
+        ValueError: there are more lengths than levels, or a length is negative.
     """
     inner = ragged.values
     if isinstance(inner, torch.Tensor) and len(lengths) > 1:
@@ -161,6 +161,8 @@ def pad(ragged: Rows, value: float, lengths: Sequence[int | None]) -> torch.Tens
     longest = int(sizes.max()) if len(sizes) else 0
     length = lengths[0] if lengths else None
     length = longest if length is None else length
+    if length < 0:
+        raise ValueError(f"Expected lengths of at least 0, got {length}")
     index = torch.arange(length, device=offsets.device)
     kept = index < sizes.unsqueeze(1)
     padded = values.new_full((len(sizes), length, *values.shape[1:]), value)

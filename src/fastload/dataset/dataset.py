@@ -173,7 +173,9 @@ class FastParquetDataset(Resumable[_Item_co]):
             The default repeats rows on the short ranks, and a metric would count them twice.
             "wrap": a short rank repeats its last row. "drop": each rank loses at most one row.
             "pad": as "wrap", and batches have the bool tensor `__valid__`, False for a repeated
-            row. "keep": every row comes once, so ranks may have different numbers of batches.
+            row. "keep": every row comes once, so ranks may have different numbers of batches. With
+            a `TokenBudget`, a short rank repeats its last batch, and "drop" loses at most one batch
+            a rank.
         preprocess: Deterministic steps: one function or kernel, or a list of them.
             A step computes the same from a row in every epoch. Steps are plain functions
             `fn(block)`, `per_row(...)`, `per_block(...)`, or kernels made by `kernel`, and are
@@ -234,7 +236,8 @@ class FastParquetDataset(Resumable[_Item_co]):
             "raise": an error, except that a null in a float column is NaN. "zero": 0, False or an
             empty value; NaN in floats. "mask": the same, and each output whose files have a null
             (or do not say) gets an output `<output>__valid`, a bool tensor (B,) that is True where
-            the value is not null; for a `Stack`, it is (B, F).
+            the value is not null; for a `Stack`, it is (B, F). A `Codes` has a code for nulls, and
+            no such output.
         exclude: Names of columns to leave out; the name of a struct leaves out all its fields.
         offset: Number of rows to leave out at the start of the epoch's sequence.
             `offset=n` and `limit=n` share no row and miss none if all else is equal. If the
@@ -278,8 +281,9 @@ class FastParquetDataset(Resumable[_Item_co]):
         ValueError, TypeError: An argument is wrong, or `memory_budget` is too small for the
             windows. During iteration: `preprocess` or `augment` returned something other than a
             mapping of outputs with as many rows. An exception that a step raises is raised
-            unchanged, from Python 3.11 on with a note that says where, and is raised again each
-            time the same iterator is asked for more.
+            unchanged (that of a `per_row` as the cause of a RuntimeError), from Python 3.11 on with
+            a note that says where, and is raised again each time the same iterator is asked for
+            more.
     """
 
     @overload
@@ -548,7 +552,7 @@ class FastParquetDataset(Resumable[_Item_co]):
         With `pack`, the rows are documents and the packed outputs are lists: nothing is packed.
         The running pass and the epoch stay as they are. The steps of `preprocess` and `augment`
         are applied, with the seeds of epoch 0. Nulls are treated as with nulls="mask". `offset`
-        does not count.
+        does not count; `limit` does.
 
         Args:
             n: Number of rows, at least 1. A dataset with fewer rows gives all its rows.
@@ -571,10 +575,11 @@ class FastParquetDataset(Resumable[_Item_co]):
         """Return rows by number as one Batch, in the order of `indices`.
 
         Row i is the i-th of the `num_rows` rows that `filters` and `split` keep, in stored order:
-        `shuffle`, `limit` and the ranks play no part. A row may be asked for several times. Each
-        page that holds a row is decoded once. `preprocess` is applied, `augment` is not, and a
-        corrupt row group raises an error whatever `on_error` says. The running pass and the epoch
-        stay as they are. Several threads may take rows at the same time.
+        `shuffle`, `limit` and the ranks play no part. With `pack`, the rows are documents, as in
+        `head`. A row may be asked for several times. Each page that holds a row is decoded once.
+        `preprocess` is applied, `augment` is not, and a corrupt row group raises an error whatever
+        `on_error` says. The running pass and the epoch stay as they are. Several threads may take
+        rows at the same time.
 
         Example:
             ds = FastParquetDataset("train", columns=["f1", "label"])
@@ -593,7 +598,7 @@ class FastParquetDataset(Resumable[_Item_co]):
             raise RuntimeError("Expected an open dataset, got one that was closed")
         if self._taker is None:
             extra = self._extra_outputs(self._options.uneven, self._lasting_steps)
-            self._taker = RowTaker(self._engines, self._projection, extra, self._lasting_steps)
+            self._taker = RowTaker(self._engines, self._lists, extra, self._lasting_steps)
         return self._taker.take(indices)
 
     def by_index(self) -> RowsByIndex:
@@ -729,6 +734,8 @@ class FastParquetDataset(Resumable[_Item_co]):
             progress: as for `warm_cache`.
             share: number of the share, and number of shares.
         """
+        if self._engines.blocks is not None and not self.num_rows:
+            return  # without rows there is nothing to keep
         options = self._options
         if self._by_tokens is not None:
             # Which rows are a rank's differs from epoch to epoch, or depends on all lengths.

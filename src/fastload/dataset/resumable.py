@@ -124,11 +124,12 @@ class Resumable(IterableDataset[_Item_co]):
         Raises:
             TypeError: Always; the message says what to write instead.
         """
-        by_number = ", for rows by number call by_index()" if hasattr(self, "by_index") else ""
+        # A mix has sources that can do this.
+        where = "" if hasattr(self, "by_index") else " of a source"
         raise TypeError(
             f"A {type(self).__name__} is read by iteration and has no item [{index!r}]: to look at "
-            "rows call head(5), to read a part of the rows pass split=, filters= or limit="
-            f"{by_number}"
+            f"rows call head(5){where}, to read a part of the rows pass split=, filters= or limit="
+            f"{where}, for rows by number call by_index(){where}"
         )
 
     def set_epoch(self, epoch: int) -> None:
@@ -163,11 +164,12 @@ class Resumable(IterableDataset[_Item_co]):
         """Return a record of what was delivered, as plain JSON values.
 
         Args:
-            after: The last delivered batch, even if a loader wraps the dataset. None means the
-                latest batch that iter() handed out in this process.
+            after: The last delivered batch of this dataset, even if a loader wraps the dataset.
+                None means the latest batch that iter() handed out in this process.
 
         Raises:
-            ValueError: `after` is not a batch of this dataset.
+            ValueError: `after` is no batch of a dataset, or is one of a mix where the dataset is
+                none, or the reverse. A batch of another dataset is not told apart.
             RuntimeError: `after` is None while worker processes iterate over the dataset. Only a
                 batch tells how far the consumer of the workers has come.
         """
@@ -200,7 +202,8 @@ class Resumable(IterableDataset[_Item_co]):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next iter() continue after the last batch delivered in `state`.
 
-        The number of ranks may differ from the number that saved the state.
+        The number of ranks may differ from the number that saved the state. The seed is that of the
+        state from now on.
 
         Args:
             state: the result of `state_dict`.
@@ -254,11 +257,17 @@ class Resumable(IterableDataset[_Item_co]):
             "source", the names of the sources.
 
         Raises:
-            TypeError: `step` is neither an int nor a range.
-            ValueError: The epoch has no such step, or the step ran on fewer ranks.
+            TypeError: `step` is neither an int nor a range, or `rank` or `num_workers` is no int.
+            ValueError: The epoch has no such step, the step ran on fewer ranks, or `num_workers`
+                is negative.
         """
         if isinstance(step, bool) or not isinstance(step, (int, range)):
             raise TypeError(f"Expected step as an int or a range, got {step!r}")
+        for name, number in (("rank", rank), ("num_workers", num_workers)):
+            if number is not None and type(number) is not int:
+                raise TypeError(f"Expected {name} as an int, got {number!r}")
+        if num_workers is not None and num_workers < 0:
+            raise ValueError(f"Expected num_workers to be at least 0, got {num_workers}")
         position, workers = self._epochs.latest
         if position is None:
             position = self._next_position()

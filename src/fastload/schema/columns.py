@@ -308,8 +308,9 @@ class Fixed:
 
     Args:
         name: name of the column in the files, or a `Column`, `Hash` or `Codes` that names the
-            column and decides the form of its elements. A null list becomes a row of `fill`, or
-            of 0 without `fill`, where nulls are accepted.
+            column and decides the form of its elements. Where nulls are accepted, a null list
+            becomes a row of `fill`. Without `fill` it becomes a row of 0, or of NaN in a float
+            tensor if the dataset's `nulls` accepts the null.
         size: number of elements of every list, at least 1.
         dtype: dtype of the tensor, as for `Column`.
 

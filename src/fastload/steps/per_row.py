@@ -66,7 +66,7 @@ def per_row(
         fn: a function `fn(*inputs)` of one row, which may be called from several threads at a
             time. An input is a bool, int or float for an output (B,), a tensor (...) for an output
             (B, ...), or an element of a Ragged: str, bytes, a tensor or a Ragged. The function
-            returns a value, or a tuple with a value for each output: a bool, int, float, str,
+            returns a value, or for several outputs a tuple of values: a bool, int, float, str,
             bytes, tensor, array (or an object that numpy.asarray takes, such as an image of PIL)
             or list of numbers. The values of an output have the same type and dtype in all rows,
             and `fn` does not change an array or tensor that it has returned.

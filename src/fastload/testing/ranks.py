@@ -36,7 +36,8 @@ def assert_ranks_agree(
         assert_ranks_agree(make, world_sizes=(1, 2))
 
     A mix of datasets passes the check with stop="all"; the rows that `uneven` and `drop_last` allow
-    to repeat or to leave out are then allowed for each source.
+    to repeat or to leave out are then allowed for each source. With a `TokenBudget`, ranks repeat
+    or leave out whole batches.
 
     Args:
         make_dataset: A function that makes a new dataset, with `rank=` and `world_size=` passed on.
@@ -53,7 +54,7 @@ def assert_ranks_agree(
     with closing(make_dataset(rank=0, world_size=1)) as dataset:
         dataset.set_epoch(epoch)
         start = dataset.state_dict()
-        sources = len(getattr(dataset, "sources", ())) or 1
+        orders = [source["order"] for source in start.get("sources", [start])]
         whole, batches = Counter[Any](), []
         for batch in dataset:
             batches.append(row_keys(batch))
@@ -61,9 +62,12 @@ def assert_ranks_agree(
     # On a world of one, only drop_last leaves out rows; other worlds may deliver these rows.
     largest = max(map(len, batches), default=1)
     lost = largest if drop_last else 0
+    # What a rank repeats or leaves out is a row, or with a TokenBudget (as text) a batch.
+    unit = largest if any(isinstance(order["batch_size"], str) for order in orders) else 1
+    sources = len(orders)
     for world in world_sizes:
         alone, _, _ = _deliver(make_dataset, world, start, epoch, 0, None, uneven)
-        _check(alone, whole, _Allowed(uneven, world * sources, lost), f"on {world} ranks")
+        _check(alone, whole, _Allowed(uneven, world * sources, lost, unit), f"on {world} ranks")
     state: Mapping[str, Any] = start
     rows: list[Hashable] = []
     ranks = done = 0
@@ -72,7 +76,8 @@ def assert_ranks_agree(
         more, state, done = _deliver(make_dataset, world, state, epoch, done, steps, uneven)
         rows += more
         ranks += world
-    _check(rows, whole, _Allowed(uneven, ranks * sources, lost), f"on {list(world_sizes)} in turn")
+    allowed = _Allowed(uneven, ranks * sources, lost, unit)
+    _check(rows, whole, allowed, f"on {list(world_sizes)} in turn")
 
 
 class _Allowed:
@@ -82,6 +87,7 @@ class _Allowed:
         uneven: the dataset's `uneven` argument.
         ends: number of ranks' slices; each slice may repeat or leave out rows at its end.
         lost: number of rows that drop_last may leave out at the end of a slice.
+        unit: the most rows that `uneven` may repeat or leave out at the end of a slice.
 
     Attributes:
         repeats: number of rows that may be repeated.
@@ -89,9 +95,9 @@ class _Allowed:
         new: True if rows may come that a world of one leaves out.
     """
 
-    def __init__(self, uneven: str, ends: int, lost: int) -> None:
-        self.repeats = ends if uneven == "wrap" else 0
-        self.lost = ends * (lost + (uneven == "drop"))
+    def __init__(self, uneven: str, ends: int, lost: int, unit: int) -> None:
+        self.repeats = ends * unit if uneven == "wrap" else 0
+        self.lost = ends * (lost + (unit if uneven == "drop" else 0))
         self.new = lost > 0
 
 

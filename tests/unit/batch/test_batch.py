@@ -138,6 +138,13 @@ def test_html_shows_rows_beside_entries_without_rows():
     assert html.count("a\ufffd") == 2
 
 
+def test_rows_are_those_of_the_first_entry_with_rows():
+    assert Batch({"step": 3, "loss": torch.tensor(0.5), "x": torch.arange(2)}).rows == 2
+    sums = pytree.tree_map(lambda tensor: tensor.double().sum(), Batch({"x": torch.arange(3)}))
+    assert sums.rows == 0
+    assert repr(sums).splitlines() == ["Batch of 0 rows, 1 output, 8 bytes", "  x  float64  ()  3"]
+
+
 def test_lists_without_elements_in_arrow():
     batch = Batch({"x": torch.zeros(3, 0), "y": torch.zeros(3, 2, 0), "z": torch.zeros(0, 2)})
     lists = {name: arrow_array(value).to_pylist() for name, value in batch.items()}

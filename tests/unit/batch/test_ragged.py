@@ -144,6 +144,9 @@ def test_to_padded():
     for ragged, lengths in ((lists(NUMBERS), (2, 3)), (nested(NESTED), (2, 3, 4))):
         with pytest.raises(ValueError, match="one length for each level of lists, got 1 more"):
             ragged.to_padded(0, lengths)
+    for ragged, length in ((lists(NUMBERS), -1), (nested(NESTED), (None, -2))):
+        with pytest.raises(ValueError, match="lengths of at least 0, got -"):
+            ragged.to_padded(0, length)
     assert nested(NESTED).to_padded(9, [1, 2]).tolist() == [[[1, 9]], [[9, 9]], [[9, 9]], [[4, 5]]]
     assert nested(NESTED).to_padded(9, [None, 1]).shape == (4, 2, 1)
     assert nested(NESTED).to_padded(9, 3).shape == (4, 3, 3)

@@ -70,10 +70,37 @@ def test_head_leaves_out_damaged_row_groups(path):
         assert dataset.head(4)["id"].tolist() == [3, 4, 5, 6]
 
 
+@pytest.mark.parametrize("limit", [0, 2, 7])
+def test_head_has_no_more_rows_than_limit_keeps(path, limit):
+    with FastParquetDataset(path, columns=["id"], limit=limit) as dataset:
+        if limit:
+            assert dataset.head(5)["id"].tolist() == list(range(min(5, limit)))
+            return
+        with pytest.raises(ValueError, match="Expected a dataset with rows, got one without"):
+            dataset.head(5)
+
+
 @pytest.mark.parametrize("rows", [0, -1, 2.0, True])
 def test_head_refuses_other_numbers(path, rows):
     with FastParquetDataset(path, nulls="zero") as dataset, pytest.raises((ValueError, TypeError)):
         dataset.head(rows)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"num_workers": -1}, ValueError),
+        ({"num_workers": "2"}, TypeError),
+        ({"num_workers": 1.5}, TypeError),
+        ({"rank": 0.0}, TypeError),
+        ({"rank": 1}, ValueError),
+    ],
+)
+def test_rows_of_refuses_other_numbers(path, arguments, error):
+    with FastParquetDataset(path, columns=["id"], batch_size=4) as dataset:
+        assert dataset.rows_of(1)["row"].tolist() == [4, 5, 6, 7]
+        with pytest.raises(error, match=r"Expected (rank|num_workers)"):
+            dataset.rows_of(1, **arguments)
 
 
 def test_print_of_a_dataset_reads_like_a_table(path):

@@ -1,10 +1,11 @@
 """assert_resumes_exactly and assert_ranks_agree say no to datasets that break their promise."""
 
+import json
 from functools import partial
 
 import pytest
 
-from fastload import FastParquetDataset
+from fastload import FastParquetDataset, mix
 from fastload.testing import assert_ranks_agree, assert_resumes_exactly
 from support.sample_files import write_sample
 
@@ -61,6 +62,14 @@ def test_datasets_as_they_are(path):
     assert_resumes_exactly(partial(Sample, path))
     assert_resumes_exactly(partial(Sample, path, limit=0))
     assert_ranks_agree(partial(Sample, path))
+
+
+def test_a_mix_has_a_state_of_each_source(path):
+    def make():
+        return mix({f"source {i}": Sample(path) for i in range(12)}, stop="all")
+
+    assert len(json.dumps(make().state_dict())) > 2000
+    assert_resumes_exactly(make, after=[7])
 
 
 @pytest.mark.parametrize(
