@@ -24,6 +24,7 @@ __all__ = [
     "open_private",
     "publish",
     "try_lock",
+    "unlock",
 ]
 
 UNFINISHED = ".new-"
@@ -144,6 +145,14 @@ def try_lock(descriptor: int) -> bool:
     except OSError:
         pass  # two processes may do the same work twice
     return True
+
+
+def unlock(descriptor: int) -> None:
+    """Release the lock of an open file, and close the file."""
+    # A forked child may hold the descriptor, too, so closing it would not release the lock.
+    with contextlib.suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)
 
 
 def _user_directory() -> Path | None:
