@@ -359,6 +359,19 @@ with FastParquetDataset(sys.argv[1], columns=["i"], preprocess=step, cache=sys.a
 """
 
 
+def test_a_relative_directory_stays_where_it_was(paths, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "other").mkdir()
+    monkeypatch.setenv("FASTLOAD_CACHE_DIR", "home")
+    options = {"columns": ["i"], "filters": [("i", "<", 2 * ROWS)]}
+    with FastParquetDataset(paths, cache=Cache("c", max_bytes="1GB"), **options) as dataset:
+        monkeypatch.chdir(tmp_path / "other")
+        list(dataset)
+    assert list(entries_of(tmp_path / "c" / DECODED))
+    assert list((tmp_path / "home" / "selections").glob("*/*.rows"))
+    assert not any((tmp_path / "other").iterdir())
+
+
 def test_processes_make_each_block_once(paths, tmp_path):
     run = [sys.executable, "-c", SCRIPT, str(paths), str(tmp_path)]
     running = [subprocess.Popen(run, stdout=subprocess.PIPE, text=True) for _ in range(3)]

@@ -111,9 +111,12 @@ class CacheDirectory:
 
 
 def cache_home() -> Path | None:
-    """Return $FASTLOAD_CACHE_DIR, else the user's cache directory, or None if there is none."""
+    """Return $FASTLOAD_CACHE_DIR, else the user's cache directory, or None if there is none.
+
+    The path is absolute, because the process may change its working directory later.
+    """
     named = os.environ.get("FASTLOAD_CACHE_DIR")
-    return Path(named) if named else _user_directory()
+    return Path(named).absolute() if named else _user_directory()
 
 
 @contextlib.contextmanager
