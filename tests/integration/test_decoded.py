@@ -318,6 +318,30 @@ def test_outputs_that_blocks_can_not_hold(paths, tmp_path):
     assert not list(entries_of(tmp_path / DECODED))
 
 
+def sparse(block):
+    return {"y": torch.from_numpy(block["i"]).to_sparse()}
+
+
+def jagged(block):
+    rows = [torch.full((int(i) % 3,), int(i)) for i in block["i"]]
+    return {"y": torch.nested.nested_tensor(rows, layout=torch.jagged)}
+
+
+@pytest.mark.parametrize("step", [sparse, jagged])
+def test_tensors_that_are_not_dense(paths, tmp_path, step):
+    options = {"columns": ["i"], "preprocess": step}
+    with (
+        FastParquetDataset(paths, **options) as plain,
+        FastParquetDataset(paths, cache=tmp_path, **options) as kept,
+    ):
+        with pytest.warns(UserWarning, match="Can't keep decoded rows"):
+            got = list(kept)
+        for ours, theirs in zip(got, plain, strict=True):
+            assert ours["y"].layout == theirs["y"].layout
+            assert [row.tolist() for row in ours["y"]] == [row.tolist() for row in theirs["y"]]
+    assert not list(entries_of(tmp_path / DECODED))
+
+
 def test_outputs_that_change_on_the_way(paths, tmp_path):
     def turns(block):
         wide = "float64" if int(block["i"].max()) > 2 * ROWS - 100 else "float32"
