@@ -44,7 +44,8 @@ class Cache:
         raw: keep the byte ranges that are read from remote files, by file and version.
         decoded: keep the output of `preprocess` for each row group, of local files too, as Arrow
             IPC files. A cached row group is found again by its file's version, the columns, the
-            rows that filters keep, and the code of `preprocess` with everything it refers to.
+            rows that filters keep, `verify_crc` of `IO`, and the code of `preprocess` with
+            everything it refers to.
         version: a name for the version of the code in `preprocess`, for code that can't be
             compared. Cached row groups are used as long as `version` stays the same.
 
