@@ -73,7 +73,8 @@ def test_a_flipped_bit_is_found(tmp_path: Path, version: Any, shuffle: bool) -> 
         write_page_checksum=True,
         column_encoding="PLAIN",
     )
-    options = {"shuffle": shuffle, "batch_size": 100}
+    options: dict[str, Any] = {"shuffle": shuffle, "batch_size": 100}
+    cached = {"cache": tmp_path / "cache", **options}
     assert sorted(read(path, CHECKED, **options)["a"]) == sorted(values.tolist())
 
     damaged = bytearray(path.read_bytes())
@@ -84,6 +85,10 @@ def test_a_flipped_bit_is_found(tmp_path: Path, version: Any, shuffle: bool) -> 
     with pytest.raises(CorruptFileError, match=r"row group 0, column `a`, page 0$"):
         read(path, CHECKED, **options)
     assert len(read(path, CHECKED, columns=["b"], **options)["b"]) == 5000
+    # Rows that were kept without a comparison don't pass for rows that were compared.
+    assert read(path, IO(), **cached) == read(path, IO(), **options)
+    with pytest.raises(CorruptFileError, match=r"row group 0, column `a`, page 0$"):
+        read(path, CHECKED, **cached)
 
 
 def test_pages_without_checksums_are_read(tmp_path: Path) -> None:

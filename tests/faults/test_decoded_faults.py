@@ -247,6 +247,19 @@ def test_a_process_that_hangs_is_not_waited_for(path, tmp_path, told):
     assert read(path, tmp_path) == (list(range(ROWS)), 8)
 
 
+def test_a_process_that_holds_a_lock_for_a_moment_is_waited_for(path, tmp_path, told, monkeypatch):
+    """Its file has vanished by the time of the first look: the file was published or evicted."""
+    locked, seen = EntryWriter.lock, set()
+
+    def lock(store, name):
+        if name in seen:
+            return locked(store, name)
+        return seen.add(name)
+
+    monkeypatch.setattr(EntryWriter, "lock", lock)
+    assert read(path, tmp_path) == (list(range(ROWS)), 8)
+
+
 def test_entries_that_can_not_be_opened(path, tmp_path, told):
     """A link stands for what the system refuses to open, which root can't be refused."""
     read(path, tmp_path)

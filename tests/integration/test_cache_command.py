@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from fastload import Cache, CacheError, Column, FastParquetDataset, Stack
 from fastload.runtime.disk.cache import RAW
 from fastload.runtime.disk.entries import entries_of
 from fastload.tools.cli.cache import main
+from fastload.tools.cli.warm_jobs import Description, warm_jobs
 from support.stored_dataset import FILES, GROUP_ROWS, ROWS, served, write_files
 
 URL = "gs://bucket/train/*.parquet"
@@ -212,3 +214,17 @@ def test_warm_says_when_not_all_rows_have_room(server, tmp_path, capsys, raw):
     assert "Expected max_bytes of the cache to hold all rows" in said
     whole = ("--cache-dir", tmp_path / "whole", "--max-bytes", "1GB")
     assert called(capsys, "warm", *source, *whole, "--quiet")[0] == 0
+
+
+def test_shares_count_as_warmed_only_together(tmp_path):
+    """A process that begins later may remove what another one had made before."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(
+        pa.table({"a": range(100_000), "b": range(100_000)}), path, row_group_size=10_000
+    )
+    shares = Description(str(path), Cache(tmp_path / "cache", max_bytes="1300KB"))
+    alone = replace(shares, cache=Cache(tmp_path / "alone", max_bytes="1300KB"))
+    for number in range(2):
+        assert warm_jobs(alone.share(number, 2), 1, progress=False)["rows"] < 60_000
+    with pytest.raises(CacheError, match="max_bytes of the cache to hold all rows"):
+        warm_jobs(shares, 2, progress=False)

@@ -319,6 +319,30 @@ def test_outputs_that_blocks_can_not_hold(paths, tmp_path):
     assert not list(entries_of(tmp_path / DECODED))
 
 
+def sparse(block):
+    return {"y": torch.from_numpy(block["i"]).to_sparse()}
+
+
+def jagged(block):
+    rows = [torch.full((int(i) % 3,), int(i)) for i in block["i"]]
+    return {"y": torch.nested.nested_tensor(rows, layout=torch.jagged)}
+
+
+@pytest.mark.parametrize("step", [sparse, jagged])
+def test_tensors_that_are_not_dense(paths, tmp_path, step):
+    options = {"columns": ["i"], "preprocess": step}
+    with (
+        FastParquetDataset(paths, **options) as plain,
+        FastParquetDataset(paths, cache=tmp_path, **options) as kept,
+    ):
+        with pytest.warns(UserWarning, match="Can't keep decoded rows"):
+            got = list(kept)
+        for ours, theirs in zip(got, plain, strict=True):
+            assert ours["y"].layout == theirs["y"].layout
+            assert [row.tolist() for row in ours["y"]] == [row.tolist() for row in theirs["y"]]
+    assert not list(entries_of(tmp_path / DECODED))
+
+
 def test_outputs_that_change_on_the_way(paths, tmp_path):
     def turns(block):
         wide = "float64" if int(block["i"].max()) > 2 * ROWS - 100 else "float32"
@@ -371,6 +395,19 @@ with FastParquetDataset(sys.argv[1], columns=["i"], preprocess=step, cache=sys.a
                         shuffle=True, shuffle_window=900) as dataset:
     print(json.dumps(sum(int(batch["y"].sum()) for batch in dataset)))
 """
+
+
+def test_a_relative_directory_stays_where_it_was(paths, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "other").mkdir()
+    monkeypatch.setenv("FASTLOAD_CACHE_DIR", "home")
+    options = {"columns": ["i"], "filters": [("i", "<", 2 * ROWS)]}
+    with FastParquetDataset(paths, cache=Cache("c", max_bytes="1GB"), **options) as dataset:
+        monkeypatch.chdir(tmp_path / "other")
+        list(dataset)
+    assert list(entries_of(tmp_path / "c" / DECODED))
+    assert list((tmp_path / "home" / "selections").glob("*/*.rows"))
+    assert not any((tmp_path / "other").iterdir())
 
 
 def test_processes_make_each_block_once(paths, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+import time
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast, overload
@@ -727,15 +728,22 @@ class FastParquetDataset(Resumable[_Item_co]):
         """
         self._warm(progress, share=(0, 1))
 
-    def _warm(self, progress: bool | Callable[[int, int], None], share: tuple[int, int]) -> None:
+    def _warm(
+        self,
+        progress: bool | Callable[[int, int], None],
+        share: tuple[int, int],
+        since_ns: int | None = None,
+    ) -> None:
         """Fill `cache` with one share of this rank's rows.
 
         Args:
             progress: as for `warm_cache`.
             share: number of the share, and number of shares.
+            since_ns: time at which the first share began; None = now.
         """
         if self._engines.blocks is not None and not self.num_rows:
             return  # without rows there is nothing to keep
+        began_ns = time.time_ns() if since_ns is None else since_ns
         options = self._options
         if self._by_tokens is not None:
             # Which rows are a rank's differs from epoch to epoch, or depends on all lengths.
@@ -743,8 +751,9 @@ class FastParquetDataset(Resumable[_Item_co]):
         plans = (self._rows.row_groups, options, self._resolved_rank())
         maker = self._engines.block_maker()
         if maker is not None:
+            skip = self._report is not None
             with contextlib.closing(maker):
-                warm_blocks(maker, *plans, progress, share, skip=self._report is not None)
+                warm_blocks(maker, *plans, progress, share, began_ns, skip=skip)
             self._source.storage.flush()
             return
         engines = self._engines
@@ -752,7 +761,7 @@ class FastParquetDataset(Resumable[_Item_co]):
             lists = self._lists
             engines = replace(engines, projection=lists, outputs=lists.outputs, current=None)
         with contextlib.closing(engines.another()) as engine:
-            warm(engine, self._batch_rows, *plans, self._source, progress, share)
+            warm(engine, self._batch_rows, *plans, self._source, progress, share, began_ns)
 
     def close(self) -> None:
         """End the pass and the threads, and close the files. Idempotent.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from contextlib import closing
 from dataclasses import replace
@@ -35,6 +34,7 @@ def warm(
     source: Source,
     progress: bool | Callable[[int, int], None],
     share: tuple[int, int],
+    began_ns: int,
 ) -> None:
     """Read a rank's rows into the cache in stored order; with shuffle, the rows of all ranks.
 
@@ -48,6 +48,7 @@ def warm(
         progress: True to show the progress on stderr, or a function to call with the number of
             rows read and the number of all rows.
         share: number of the share to read, and number of shares.
+        began_ns: time at which the first share began, in ns since the epoch.
 
     Raises:
         CacheError: the cache keeps nothing of these files, or has no room for all rows.
@@ -56,7 +57,6 @@ def warm(
         raise CacheError(
             "Expected a dataset with cache= and files of a store, got one with no cached file"
         )
-    began_ns = time.time_ns()
     plan = _plan_of(row_groups, options, rank, share, engine.budget.stripe_rows)
     with showing(progress) as show, closing(engine.start(plan, batch_rows)) as scan:
         rows = 0
@@ -77,6 +77,7 @@ def warm_blocks(
     rank: Rank,
     progress: bool | Callable[[int, int], None],
     share: tuple[int, int],
+    began_ns: int,
     *,
     skip: bool,
 ) -> None:
@@ -89,12 +90,12 @@ def warm_blocks(
         rank: the rank whose row groups are cached.
         progress: as for `warm`.
         share: as for `warm`.
+        began_ns: as for `warm`.
         skip: True to leave out corrupt row groups.
 
     Raises:
         CacheError: a row group can't be kept in the cache, or `max_bytes` don't hold all of them.
     """
-    began_ns = time.time_ns()
     plan = _plan_of(row_groups, options, rank, share, options.batch_size)
     rows_of: Counter[tuple[int, int]] = Counter()
     for file, row_group, start, stop in plan.pieces.tolist():

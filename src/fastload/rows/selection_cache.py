@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fastload.plan.kept_rows import FileRows
-from fastload.runtime.disk.private_directory import CacheDirectory, publish, try_lock
+from fastload.runtime.disk.private_directory import CacheDirectory, publish, try_lock, unlock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,7 +119,7 @@ class SelectionCache:
             yield
         finally:
             if descriptor is not None:
-                os.close(descriptor)
+                unlock(descriptor)
 
     def _open_lock(self, key: str) -> int | None:
         if self._home.path is None:

@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING, Literal
 
 from fastload.runtime.digest import digest
-from fastload.runtime.disk.private_directory import CacheDirectory, publish, try_lock
+from fastload.runtime.disk.private_directory import CacheDirectory, publish, try_lock, unlock
 from fastload.source.footer_pack import FooterPack, NewFooter, PackedFooter, pack_parts
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class FooterCache:
                 with contextlib.suppress(OSError):
                     path.unlink()
         finally:
-            os.close(lock)
+            unlock(lock)
 
     def _packs(self, shard: int, paths: Sequence[Path] | None = None) -> list[FooterPack]:
         """Open the packs of a shard, oldest first; retry if another process merges them."""

@@ -3,7 +3,8 @@
 A digest covers bytecode and constants, default arguments, attributes of functions, values in
 closures, and the globals that the code names. Functions and classes count by their own code;
 numbers, text, arrays and containers by value; attributes of modules by their own values. An object
-of an installed package or of the standard library counts by its name and the package's version. The
+of an installed package or of the standard library counts by its name and the package's version; a
+function that such a package has made, say of another function, counts by its closure too. The
 names of the function, of its file and of its lines don't count. Bytecode differs between versions
 of Python, and so do digests.
 
@@ -174,6 +175,8 @@ class _Digest:
             self._add_function(value, where)
         elif isinstance(value, _NATIVE):
             self._add_native(value, where)
+        elif isinstance(value, types.ModuleType) and _is_installed(value.__name__):
+            self._add_installed(value.__name__, "")
         elif (parts := _parts(value)) is not None:
             self.add("made of", str(len(parts)))
             for part in parts:
@@ -182,20 +185,38 @@ class _Digest:
             self._add_instance(value, where)
 
     def _add_function(self, function: types.FunctionType, where: str) -> None:
-        if _is_installed(function.__module__):
-            self._add_installed(function.__module__, function.__qualname__)
-            return
         name = _name(function)
+        # `__module__` may be copied from a function that this function wraps.
+        if _is_installed(function.__module__) and _is_installed(_scope_of(function)):
+            self._add_installed(function.__module__, function.__qualname__)
+            if not _is_held(function):
+                self._add_made(function, name)
+            return
+        own = {key: value for key, value in vars(function).items() if not key.startswith("__")}
+        if function.__globals__ is vars(functools) and "registry" in own:
+            # Beside its functions, an object of functools.singledispatch has only caches.
+            for cache in ("register", "dispatch", "_clear_cache"):
+                del own[cache]
+            self.add_value(("dispatch", own), name)
+            return
         self.add("function")
         self._add_code(function.__code__, name)
         self.add_value(function.__defaults__, name)
         self.add_value(function.__kwdefaults__, name)
-        own = {key: value for key, value in vars(function).items() if not key.startswith("__")}
         self.add_value(own, f"an attribute of {name}")
         named = _Names(function)
         for reference, value in named.of(function.__code__, where):
             self.add("name", reference)
             self.add_value(value, f"`{reference}` in {name}")
+
+    def _add_made(self, function: types.FunctionType, name: str) -> None:
+        """Add what tells functions apart that a function of an installed package has made."""
+        self._add_code(function.__code__, name)
+        self.add_value(function.__defaults__, name)
+        self.add_value(function.__kwdefaults__, name)
+        for cell in function.__closure__ or ():
+            with contextlib.suppress(ValueError):  # the cell is empty
+                self.add_value(cell.cell_contents, name)
 
     def _add_code(self, code: types.CodeType, where: str) -> None:
         counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
@@ -221,6 +242,9 @@ class _Digest:
             self.add_value(owner, where)
             return
         if module is None and isinstance(value, np.ufunc):
+            # The code of a ufunc of np.frompyfunc or of numba can't be seen.
+            if not _is_held_anywhere(value):
+                raise _unknown(value, where)
             module = "numpy"
         if module is None and hasattr(value, "__objclass__"):
             module = value.__objclass__.__module__
@@ -229,7 +253,8 @@ class _Digest:
         self._add_installed(str(module), name)
 
     def _add_class(self, value: type, where: str) -> None:
-        if _is_installed(value.__module__):
+        # dataclasses.make_dataclass and types.new_class leave their own module's name in classes.
+        if _is_installed(value.__module__) and (_is_held(value) or not _is_of_python(value)):
             self._add_installed(value.__module__, value.__qualname__)
             return
         self.add("class", str(len(value.__bases__)))
@@ -306,8 +331,6 @@ class _Names:
                 attribute = instructions[at].argval
                 name, at = f"{name}.{attribute}", at + 1
                 value = getattr(value, attribute, "missing")
-            if isinstance(value, types.ModuleType):
-                value = ("module", value.__name__, _version(value.__name__.partition(".")[0]))
             yield name, value
         for constant in code.co_consts:
             if isinstance(constant, types.CodeType):
@@ -421,6 +444,29 @@ def _is_installed(module: str | None) -> bool:
         return False
     top = module.partition(".")[0]
     return bool(_version(top))
+
+
+def _scope_of(function: types.FunctionType) -> str | None:
+    """Return the name of the module whose globals a function uses."""
+    return function.__globals__.get("__name__")
+
+
+def _is_held(value: types.FunctionType | type) -> bool:
+    """Return True if a value's module holds the value under the value's name."""
+    found: Any = sys.modules.get(value.__module__)
+    for part in value.__qualname__.split("."):
+        found = getattr(found, part, None)
+    return getattr(found, "__func__", found) is value
+
+
+def _is_held_anywhere(function: np.ufunc) -> bool:
+    """Return True if some installed module holds a ufunc, which does not know its module."""
+    name = function.__name__
+    return any(
+        _is_installed(module)
+        for module, held in sys.modules.copy().items()
+        if getattr(held, "__dict__", {}).get(name) is function
+    )
 
 
 @functools.cache

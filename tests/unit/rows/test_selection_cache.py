@@ -4,7 +4,10 @@ import multiprocessing
 import os
 import pickle
 import shutil
+import signal
 import sys
+import threading
+import time
 
 import numpy as np
 import pyarrow as pa
@@ -189,6 +192,24 @@ def test_processes_share_entries(home, source):
         process.join()
     assert len(entries(home)) == 1
     assert "tmp" not in str([path.name for path in entries(home)])
+
+
+def test_a_child_forked_meanwhile_does_not_hold_the_lock(home):
+    cache = SelectionCache()
+    with cache.lock("00" * 16):
+        child = os.fork()
+        if not child:
+            time.sleep(60)
+            os._exit(0)
+    try:
+        # Polls for ever while the child holds the lock.
+        thread = threading.Thread(target=lambda: cache.lock("00" * 16).__enter__(), daemon=True)
+        thread.start()
+        thread.join(10)
+        assert not thread.is_alive()
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
 def test_the_lock_dies_with_its_holder(home, source):

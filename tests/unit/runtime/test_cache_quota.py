@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 
 import pytest
 
@@ -51,6 +52,18 @@ def test_what_others_are_about_to_write_counts(cache, ranges):
     three.publish(bytes(PIECE))
     assert used_bytes(cache.path / RAW) <= 100_000
     assert ranges.read(OBJECT, 2 * PIECE, 3 * PIECE) == bytes(PIECE)
+
+
+def test_processes_count_together_after_the_cache_was_removed(cache, ranges):
+    old, new = Quota(cache), Quota(cache)
+    assert old.take(PIECE, claimed(ranges, 0).descriptor, first=False)
+    shutil.rmtree(cache.path)
+    (cache.path / RAW).mkdir(parents=True)
+    for number, quota in enumerate((new, old, new, old)):
+        claim = claimed(ranges, number)
+        assert quota.take(PIECE, claim.descriptor, first=False)
+        claim.publish(bytes(PIECE))
+        assert used_bytes(cache.path / RAW) <= 100_000
 
 
 def test_what_was_about_to_be_written_and_was_given_up_makes_room(cache, ranges):

@@ -2,6 +2,7 @@
 
 import array
 import collections
+import dataclasses
 import enum
 import functools
 import io
@@ -120,6 +121,42 @@ def test_attributes_of_functions_count():
         return digest("def f(x):\n    return g(x)", g=g)
 
     assert dispatched(1) == dispatched(1) != dispatched(2)
+
+
+def scaled(function, scale):
+    """A function of ours under the name of the function that it calls."""
+
+    @functools.wraps(function)
+    def wrapper(x):
+        return function(x) * scale
+
+    return wrapper
+
+
+def made_class(source):
+    return dataclasses.make_dataclass("Made", ["x"], namespace={"f": compiled(source)})
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (scaled(np.mean, 2), scaled(np.mean, 3)),
+        (scaled(np.mean, 2), np.mean),
+        (torch.func.grad(torch.nn.functional.softplus), torch.nn.functional.softplus),
+        (torch.vmap(torch.nn.functional.relu, 0), torch.vmap(torch.nn.functional.relu, 1)),
+        (made_class(PLAIN), made_class(PLAIN.replace("sin", "cos"))),
+    ],
+)
+def test_names_of_installed_objects_count_only_for_these_objects(one, other):
+    calls = "def f(x):\n    return g(x)"
+    assert digest(calls, g=one) == digest(calls, g=one) != digest(calls, g=other)
+
+
+def test_ufuncs_of_code_that_can_not_be_seen_are_refused():
+    made = np.frompyfunc(compiled(PLAIN), 1, 1)
+    with pytest.raises(TypeError, match="got ufunc"):
+        code_digest(made)
+    code_digest(np.sin)
 
 
 def test_bodies_of_classes_in_functions_count():

@@ -160,7 +160,8 @@ def projection_of(fields: Mapping[str, Field], files: int, ragged_bytes: int) ->
 
 def _arrow_field(name: str, field: Field) -> pa.Field:
     stored = _STORED.get(field.dtype)
-    if stored is None or 0 in field.shape:
+    # The shape of a torch.nested tensor has a number that is no int.
+    if stored is None or not all(type(n) is int and n for n in field.shape):
         raise UncacheableError(
             f"Expected outputs of a dtype that Arrow has, without a dimension of length 0, got "
             f"{field.dtype} (B{''.join(f', {n}' for n in field.shape)}) in output `{name}`"
@@ -211,6 +212,10 @@ def _checked(name: str, field: Field, value: torch.Tensor | Ragged) -> torch.Ten
     if inner.device.type != "cpu":
         raise UncacheableError(
             f"Expected output `{name}` in CPU memory, got a tensor on {inner.device}"
+        )
+    if inner.layout != torch.strided:
+        raise UncacheableError(
+            f"Expected output `{name}` as a dense tensor, got one of layout {inner.layout}"
         )
     return value
 

@@ -149,7 +149,14 @@ class DecodedCache:
     def _ready(self, process: BlockArguments) -> tuple[BlockPlan, Budget, BlockMaker] | None:
         store = self._store.of_process()
         place = self._source.storage.store_identity
-        keys = BlockKeys(self._source, place, self._projection, process.rows, self._code)
+        keys = BlockKeys(
+            self._source,
+            place,
+            self._projection,
+            process.rows,
+            self._code,
+            verify_crc=process.io.verify_crc,
+        )
         keeps = all(map(keys.object, range(len(self._source.files))))
         if not keeps or not process.row_groups.total_rows:
             self._refused = True

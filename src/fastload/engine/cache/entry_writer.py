@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from fastload.engine.cache.arrow_format import UncacheableError
 from fastload.errors import FastloadError
+from fastload.runtime.disk.private_directory import unlock
 from fastload.runtime.native import core
 
 if TYPE_CHECKING:
@@ -160,10 +161,7 @@ class EntryWriter:
         if not self._published:
             with contextlib.suppress(OSError):
                 os.unlink(self._store.part_path(self.name))
-        # A forked child may hold the descriptor, too, so closing it would not release the lock.
-        with contextlib.suppress(OSError):
-            fcntl.flock(self.descriptor, fcntl.LOCK_UN)
-        os.close(self.descriptor)
+        unlock(self.descriptor)
 
 
 @contextlib.contextmanager

@@ -49,6 +49,7 @@ class BlockKeys:
         projection: the columns to decode.
         rows: for each file, the rows that stay; () = all rows.
         code: the digest of the code of `preprocess`.
+        verify_crc: pages are compared with their checksums, as `IO` says.
     """
 
     def __init__(
@@ -58,6 +59,8 @@ class BlockKeys:
         projection: Projection,
         rows: Sequence[FileRows],
         code: str,
+        *,
+        verify_crc: bool,
     ) -> None:
         self._files = source.files
         self._counts = [
@@ -67,6 +70,7 @@ class BlockKeys:
         self._projection = projection
         self._rows = rows
         self._code = code
+        self._verify_crc = verify_crc
         self._objects: dict[int, str] = {}
         self._recipes: dict[int, str] = {}
 
@@ -145,7 +149,8 @@ class BlockKeys:
             )
             for column in self._projection.columns
         ]
-        return digest(__version__, repr(columns), repr(self._projection.outputs), self._code)
+        more = (__version__, self._code, f"verify_crc={self._verify_crc}")
+        return digest(*more, repr(columns), repr(self._projection.outputs))
 
 
 def _code_of_step(step: Step, version: str | None) -> str:

@@ -381,7 +381,8 @@ class BlockMaker:
         """
         if self._behind.error is not None:
             raise self._behind.error
-        seen_ns, until, poll_s = -1, 0.0, _FIRST_POLL_S
+        # 0 is not -1: a process that wrote the entry, or removed what was left, may just be done.
+        seen_ns, until, poll_s = 0, 0.0, _FIRST_POLL_S
         while (writer := EntryWriter.lock(self._store, name)) is None:
             if self._store.touch_if_exists(name):
                 return None

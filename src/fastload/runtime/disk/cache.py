@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fastload.runtime.units import parse_bytes
@@ -44,7 +44,8 @@ class Cache:
         raw: keep the byte ranges that are read from remote files, by file and version.
         decoded: keep the output of `preprocess` for each row group, of local files too, as Arrow
             IPC files. A cached row group is found again by its file's version, the columns, the
-            rows that filters keep, and the code of `preprocess` with everything it refers to.
+            rows that filters keep, `verify_crc` of `IO`, and the code of `preprocess` with
+            everything it refers to.
         version: a name for the version of the code in `preprocess`, for code that can't be
             compared. Cached row groups are used as long as `version` stays the same.
 
@@ -74,7 +75,7 @@ class Cache:
 
     @property
     def path(self) -> Path:
-        """The absolute path of the directory: a worker may have another working directory."""
+        """The absolute path of the directory."""
         return Path(os.path.abspath(os.fspath(self.directory)))
 
     @property
@@ -84,16 +85,19 @@ class Cache:
 
 
 def cache_of(argument: str | os.PathLike[str] | Cache | None) -> Cache | None:
-    """Convert the argument `cache` of a dataset to a `Cache`.
+    """Convert the argument `cache` of a dataset to a `Cache`, whose directory is absolute.
+
+    The process may change its working directory later, and a worker may have another one.
 
     Raises:
         TypeError: the argument is neither a path nor a `Cache`.
     """
-    if argument is None or isinstance(argument, Cache):
-        return argument
-    if not isinstance(argument, str | os.PathLike):
+    if argument is None:
+        return None
+    if not isinstance(argument, str | os.PathLike | Cache):
         raise TypeError(f"Expected cache as a directory or fastload.Cache, got {argument!r}")
-    return Cache(argument)
+    cache = argument if isinstance(argument, Cache) else Cache(argument)
+    return replace(cache, directory=cache.path)
 
 
 def tiers_of(cache: Cache) -> list[Path]:

@@ -24,6 +24,7 @@ __all__ = [
     "open_private",
     "publish",
     "try_lock",
+    "unlock",
 ]
 
 UNFINISHED = ".new-"
@@ -110,9 +111,12 @@ class CacheDirectory:
 
 
 def cache_home() -> Path | None:
-    """Return $FASTLOAD_CACHE_DIR, else the user's cache directory, or None if there is none."""
+    """Return $FASTLOAD_CACHE_DIR, else the user's cache directory, or None if there is none.
+
+    The path is absolute, because the process may change its working directory later.
+    """
     named = os.environ.get("FASTLOAD_CACHE_DIR")
-    return Path(named) if named else _user_directory()
+    return Path(named).absolute() if named else _user_directory()
 
 
 @contextlib.contextmanager
@@ -144,6 +148,14 @@ def try_lock(descriptor: int) -> bool:
     except OSError:
         pass  # two processes may do the same work twice
     return True
+
+
+def unlock(descriptor: int) -> None:
+    """Release the lock of an open file, and close the file."""
+    # A forked child may hold the descriptor, too, so closing it would not release the lock.
+    with contextlib.suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)
 
 
 def _user_directory() -> Path | None:

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fastload.runtime.disk.cache import tiers_of
 from fastload.runtime.disk.entries import make_room, whole_blocks
@@ -38,7 +38,8 @@ class Quota:
         self._limit = cache.limit_bytes
         self._counted = False  # by this process
         self._newest_left_out_ns = 0  # the last use of an entry removed, or the time of a refusal
-        self._file: int | None = None
+        self._file = -1
+        self._close: weakref.finalize[..., Any] | None = None  # closes the file, if it is open
         self._lock = threading.Lock()
 
     def lacked_room_since(self, time_ns: int) -> bool:
@@ -66,19 +67,28 @@ class Quota:
         needed += _OBJECT_BYTES * first
         # flock excludes other processes only: the threads of this one share the descriptor.
         with self._lock:
-            if self._file is None:
-                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-                self._file = os.open(self._cache.path / "used", flags, 0o600)
-                weakref.finalize(self, os.close, self._file)
-            fcntl.flock(self._file, fcntl.LOCK_EX)
+            file = self._opened()
+            fcntl.flock(file, fcntl.LOCK_EX)
             try:
-                if not self._take(self._file, self._limit, needed):
+                if not self._take(file, self._limit, needed):
                     self._newest_left_out_ns = time.time_ns()
                     return False
                 os.ftruncate(part, os.fstat(part).st_size + data_bytes + _MORE_BYTES)
                 return True
             finally:
-                fcntl.flock(self._file, fcntl.LOCK_UN)
+                fcntl.flock(file, fcntl.LOCK_UN)
+
+    def _opened(self) -> int:
+        """Return the descriptor of the file of the sum."""
+        # If the cache was removed, other processes count in a new file.
+        if self._close is not None and not os.fstat(self._file).st_nlink:
+            self._close()
+            self._close = None
+        if self._close is None:
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._file = os.open(self._cache.path / "used", flags, 0o600)
+            self._close = weakref.finalize(self, os.close, self._file)
+        return self._file
 
     def _take(self, descriptor: int, limit: int, needed: int) -> bool:
         if needed > _LEFT * limit:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import multiprocessing
+import time
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,8 @@ class Description:
         threads: as the argument of the dataset.
         memory_budget: as the argument of the dataset.
         part: (number of the share, number of shares) of the rank's rows.
+        since_ns: time, in ns since the epoch, at which the first share began; None = this share
+            is the only one. No entry used since then may have made room for others.
     """
 
     source: str
@@ -50,6 +53,7 @@ class Description:
     threads: int | None = None
     memory_budget: str = "4GB"
     part: tuple[int, int] = (0, 1)
+    since_ns: int | None = None
 
     def open(self) -> FastParquetDataset[Any]:
         """Open the dataset."""
@@ -132,6 +136,7 @@ def warm_jobs(description: Description, jobs: int, *, progress: bool) -> dict[st
 def _warm_shares(
     description: Description, jobs: int, report: Callable[[int, int], None]
 ) -> tuple[int, int]:
+    description = replace(description, since_ns=time.time_ns())
     context = multiprocessing.get_context("spawn")
     # For each share: rows read so far, and all rows; -1 until the share's process knows.
     counts = context.Array("q", [-1] * (2 * jobs))
@@ -185,5 +190,5 @@ def warm_share(description: Description, report: Callable[[int, int], None]) -> 
         report(done, total)
 
     with description.open() as dataset:
-        dataset._warm(count, description.part)  # noqa: SLF001
+        dataset._warm(count, description.part, description.since_ns)  # noqa: SLF001
         return rows, len(dataset.files)

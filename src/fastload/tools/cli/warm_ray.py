@@ -62,7 +62,9 @@ def warm_on_ray(
         description = replace(description, rank=0, world_size=1)
     # Nodes have other working directories, so the path must be absolute.
     cache = replace(description.cache, directory=description.cache.path)
-    description = replace(description, cache=cache, threads=1, memory_budget=_MEMORY)
+    description = replace(
+        description, cache=cache, threads=1, memory_budget=_MEMORY, since_ns=time.time_ns()
+    )
     with contextlib.ExitStack() as stack:
         # A wrong description fails here, before Ray starts; and the footers are cached.
         dataset = stack.enter_context(replace(description, batch_size=None).open())
