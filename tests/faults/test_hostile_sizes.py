@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from fastload import Column, CorruptFileError, FastParquetDataset, UnsupportedTypeError
+from fastload import Column, CorruptFileError, FastParquetDataset, Fixed, UnsupportedTypeError
 from support.thrift import crafted
 
 MIB = 1 << 20
@@ -196,3 +196,15 @@ def test_null_lists_in_a_vector(tmp_path):
     pa.default_memory_pool().release_unused()
     with room(256 * MIB), pytest.raises(CorruptFileError, match="Expected lists of 4 elements"):
         read(path, FILLED, memory_budget="4GB", batch_size=1)
+
+
+def test_a_take_of_more_bytes_than_int64_counts(tmp_path):
+    """A file without the column has a vector of any size for each row."""
+    few, without = tmp_path / "few.parquet", tmp_path / "without.parquet"
+    few.write_bytes(lists_of(pa.array([1.0, 2.0]), 1))
+    without.write_bytes(file_of(pa.table({"n": [1]})))
+    columns = {str(i): Fixed("v", MOST) for i in range(64)}
+    options = {"nulls": "zero", "memory_budget": 2**62, "batch_size": 1, "threads": 1}
+    dataset = FastParquetDataset([few, without], columns=columns, **options)
+    with dataset, pytest.raises(MemoryError, match="bytes for a batch"):
+        dataset.take(np.full(2**23 + 8, 2))
