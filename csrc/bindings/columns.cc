@@ -28,7 +28,7 @@ T Named(const std::array<std::pair<const char*, T>, n>& table, const std::string
   for (const auto& [text, value] : table) {
     if (name == text) return value;
   }
-  throw py::value_error("Expected a name that the core knows, got" + name);
+  throw py::value_error("Expected a name that the core knows, got " + name);
 }
 
 constexpr std::array<std::pair<const char*, DType>, 13> kDTypes = {{

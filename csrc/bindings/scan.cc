@@ -42,7 +42,8 @@ std::unique_ptr<LentBatch> PyScan::Next() {
     if (ready) {
       lent->batch = std::move(*ready);
       if (PyErr_CheckSignals() == 0) return lent;
-      interrupted_ = std::move(lent);
+      // A handler of signals, or another thread, may have closed the scan.
+      if (!closed_) interrupted_ = std::move(lent);
       throw py::error_already_set();
     }
     if (done) return nullptr;
@@ -51,6 +52,7 @@ std::unique_ptr<LentBatch> PyScan::Next() {
 }
 
 void PyScan::Close() {
+  closed_ = true;
   interrupted_.reset();
   const WithoutGil without_gil;
   if (scan_.mine()) scan_->Close();
@@ -62,9 +64,9 @@ void PyScan::Begin() {
 
 bool PyScan::opened_all() const { return scan_.mine() && scan_->opened_all(); }
 
-bool PyScan::ready() const { return scan_.mine() && scan_->ready(); }
+bool PyScan::ready() const { return scan_.mine() && (interrupted_ || scan_->ready()); }
 
-bool PyScan::waits() const { return scan_.mine() && scan_->waits(); }
+bool PyScan::waits() const { return scan_.mine() && !interrupted_ && scan_->waits(); }
 
 std::string PyScan::Describe() const {
   return scan_.mine() ? scan_->Describe() : "a pass from before fork\n";

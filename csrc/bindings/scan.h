@@ -53,7 +53,9 @@ class PyScan {
   const pybind11::object pipeline_;
   ForkGuard<Scan> scan_;
   std::shared_ptr<TensorMemory> memory_;
-  std::unique_ptr<LentBatch> interrupted_;  // used with the GIL only
+  // Used with the GIL only.
+  std::unique_ptr<LentBatch> interrupted_;
+  bool closed_ = false;
 };
 
 }  // namespace fastload

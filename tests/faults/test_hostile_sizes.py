@@ -2,15 +2,17 @@
 
 import contextlib
 import io
+import re
 import resource
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from fastload import Column, CorruptFileError, FastParquetDataset
+from fastload import Column, CorruptFileError, FastParquetDataset, Fixed, UnsupportedTypeError
 from support.thrift import crafted
 
 MIB = 1 << 20
@@ -105,6 +107,33 @@ def test_pages_that_are_larger_than_the_footer_says_by_little(tmp_path, codec):
     assert pq.read_table(path).num_rows == read(path) == 3000
 
 
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+@pytest.mark.parametrize(
+    "selection",
+    [
+        {"filters": [("n", ">", 3)]},
+        {"filters": pc.bit_wise_and(pc.field("n"), 1) == 1},
+        {"split": (None, 0, 0.5)},
+        {"split": ("n", 0, 0.5)},
+    ],
+)
+@pytest.mark.parametrize("rows", [2**31, 2**62])
+def test_a_selection_of_more_rows_than_a_row_group_may_have(tmp_path, rows, selection, on_error):
+    """So many rows are no damage: on_error="skip" leaves none of them out."""
+
+    def claim(metadata):
+        group = metadata[4][1][1][0]
+        chunk = group[1][1][1][0][3][1]
+        for struct, field in ((metadata, 3), (group, 3), (chunk, 5)):
+            struct[field] = (struct[field][0], rows)
+
+    path = tmp_path / "rows.parquet"
+    path.write_bytes(crafted(file_of(pa.table({"n": range(3000)})), footer=claim))
+    expected = f"Expected at most {MOST} rows in a row group, got {rows} - at {path}, row group 0"
+    with room(512 * MIB), pytest.raises(UnsupportedTypeError, match=re.escape(expected)):
+        FastParquetDataset(path, on_error=on_error, **selection)
+
+
 def restated(data, value_type):
     """Return the file with the schema of a list of `value_type` in column `v`."""
     other = file_of(pa.schema({"v": pa.list_(value_type)}).empty_table())
@@ -167,3 +196,15 @@ def test_null_lists_in_a_vector(tmp_path):
     pa.default_memory_pool().release_unused()
     with room(256 * MIB), pytest.raises(CorruptFileError, match="Expected lists of 4 elements"):
         read(path, FILLED, memory_budget="4GB", batch_size=1)
+
+
+def test_a_take_of_more_bytes_than_int64_counts(tmp_path):
+    """A file without the column has a vector of any size for each row."""
+    few, without = tmp_path / "few.parquet", tmp_path / "without.parquet"
+    few.write_bytes(lists_of(pa.array([1.0, 2.0]), 1))
+    without.write_bytes(file_of(pa.table({"n": [1]})))
+    columns = {str(i): Fixed("v", MOST) for i in range(64)}
+    options = {"nulls": "zero", "memory_budget": 2**62, "batch_size": 1, "threads": 1}
+    dataset = FastParquetDataset([few, without], columns=columns, **options)
+    with dataset, pytest.raises(MemoryError, match="bytes for a batch"):
+        dataset.take(np.full(2**23 + 8, 2))

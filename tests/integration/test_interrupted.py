@@ -1,7 +1,12 @@
 """A consumer that catches an error and goes on loses no row, and none comes twice."""
 
+import ctypes
+import signal
+import threading
+import time
 import warnings
 from itertools import islice
+from operator import methodcaller
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +16,7 @@ import pytest
 from fastload import FastParquetDataset, mix
 from fastload.dataset.passes import epoch_iterator
 from fastload.dataset.passes.open_feed import FeedFactory
+from fastload.engine.engine import Engine
 from support.sample_files import ids_of, write_sample
 
 ROWS = 20_000
@@ -33,6 +39,38 @@ def failing(monkeypatch, name, number, error):
         return method(*arguments, **options)
 
     monkeypatch.setattr(FeedFactory, name, called)
+
+
+def next_with_ctrl_c(scan):
+    """Ask a scan for a batch that is ready, with a signal that Python has not looked at yet."""
+    while not scan.ready:
+        time.sleep(0.001)
+    # Both are called from C: between two lines of Python, Python would look at the signal.
+    calls = (ctypes.pythonapi.PyErr_SetInterrupt, scan.next)
+    return list(map(methodcaller("__call__"), calls))[-1]
+
+
+@pytest.fixture
+def ctrl_c(monkeypatch):
+    """Return a function that lets Ctrl-C come together with batch `number`, and returns a list.
+
+    The list has each scan that was interrupted.
+    """
+
+    def at(number):
+        next_of, calls, scans = Engine.next_of, [], []
+
+        def called(engine, scan):
+            calls.append(scan)
+            if len(calls) != number:
+                return next_of(engine, scan)
+            scans.append(scan)
+            return next_with_ctrl_c(scan)
+
+        monkeypatch.setattr(Engine, "next_of", called)
+        return scans
+
+    return at
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +96,54 @@ def test_a_warning_as_an_error_loses_no_batch(large):
                     break
         assert raised == 1
         assert ids_of(kept) == list(range(LARGE))
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("number", [1, 7, 20])
+def test_ctrl_c_together_with_a_batch_loses_no_batch(path, ctrl_c, number, shuffle):
+    options = {"batch_size": ROWS // 20, "shuffle": shuffle, "shuffle_window": ROWS // 5}
+    with FastParquetDataset(path, **options) as dataset:
+        whole = ids_of(dataset)
+        dataset.set_epoch(0)
+        scans = ctrl_c(number)
+        running = iter(dataset)
+        got = [next(running) for _ in range(number - 1)]
+        with pytest.raises(KeyboardInterrupt):
+            next(running)
+        assert scans[0].ready
+        assert not scans[0].waits
+        got += running
+        assert ids_of(got) == whole
+
+
+@pytest.mark.parametrize("by_thread", [False, True])
+def test_a_batch_that_comes_with_ctrl_c_is_freed_when_the_dataset_is_closed(
+    path, ctrl_c, by_thread
+):
+    """A handler of Ctrl-C closes the dataset while next() looks at the signal."""
+    with FastParquetDataset(path, batch_size=100) as dataset:
+        scans = ctrl_c(1)
+        running = iter(dataset)
+        pipeline = dataset._engine.pipeline
+
+        def closes(*_):
+            if by_thread:
+                closing = threading.Thread(target=dataset.close)
+                closing.start()
+                closing.join()
+            dataset.close()
+            raise KeyboardInterrupt
+
+        before = signal.signal(signal.SIGINT, closes)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                next(running)
+        finally:
+            signal.signal(signal.SIGINT, before)
+        assert not scans[0].ready
+        assert pipeline.lent_bytes == 0
+        with pytest.raises(RuntimeError, match="closed"):
+            scans[0].next()
 
 
 def test_ctrl_c_while_rows_are_made_loses_no_row(path, monkeypatch):

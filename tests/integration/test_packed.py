@@ -342,6 +342,17 @@ def test_same_batches_have_the_same_edges(path):
         assert_same_batches([one], [other])
 
 
+def test_batches_whose_tokens_int32_does_not_count_are_refused(path):
+    """`__cu_seqlens` ends with the number of the batch's tokens."""
+    options = {"pack": Pack("t", 2**20), "memory_budget": "1TB"}
+    with pytest.raises(ValueError, match=r"less than 2\*\*31 tokens .* got 2048 rows of 1048576"):
+        FastParquetDataset(path, batch_size=2048, **options)
+    FastParquetDataset(path, batch_size=2047, **options)
+    ranks = {"rank": 0, "world_size": 4}
+    with pytest.raises(ValueError, match="got 2048 rows"):
+        FastParquetDataset(path, global_batch_size=8192, **ranks, **options)
+
+
 def test_warming_of_local_files_is_refused(path, tmp_path):
     with pytest.raises(CacheError, match="no cached file"):
         packed(path, cache=Cache(tmp_path)).warm_cache(False)

@@ -12,6 +12,9 @@
 namespace fastload {
 namespace {
 
+// More than the address space of a process.
+constexpr int64_t kMostBytes = int64_t{1} << 57;
+
 class PrivateMemory final : public MemorySource {
  public:
   uint8_t* Map(int64_t bytes) override { return Slabs::OfProcess().Allocate(bytes); }
@@ -133,6 +136,11 @@ BlockPool::BlockPool(std::unique_ptr<MemorySource> source, int64_t limit_bytes)
     : state_(std::make_shared<State>(std::move(source), limit_bytes)) {}
 
 Result<std::shared_ptr<Block>> BlockPool::Allocate(int64_t bytes) {
+  // Before sums of sizes overflow.
+  if (bytes > kMostBytes) {
+    return Status::OutOfMemory("Expected at most ", kMostBytes,
+                               " bytes for a batch, got more");
+  }
   const int64_t capacity = SizeClass(bytes);
   // The object is made first: if there is no memory for the object, nothing is counted.
   auto block = std::make_shared<Block>(state_, bytes, capacity);

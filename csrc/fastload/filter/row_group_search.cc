@@ -115,7 +115,7 @@ class RowGroupSearch {
   // Checks the row count of the footer before memory is allocated for so many rows.
   Status CheckRows() const {
     if (rows_ > kMostRows) {
-      return MakeError(ErrorKind::kCorruptFile,
+      return MakeError(ErrorKind::kUnsupported,
                        "Expected at most " + std::to_string(kMostRows) +
                            " rows in a row group, got " + std::to_string(rows_));
     }

@@ -21,6 +21,15 @@ int64_t RowBytes(const OutputSpec& output, const std::vector<ColumnSpec>& column
   return output.kind == OutputKind::kStack ? item * columns_of_row : 0;
 }
 
+// More bytes than any memory has: larger numbers of bytes become this number.
+constexpr int64_t kTooMany = int64_t{1} << 62;
+
+int64_t Times(int64_t count, int64_t bytes) {
+  int64_t product = 0;
+  if (__builtin_mul_overflow(count, bytes, &product)) return kTooMany;
+  return std::min(product, kTooMany);
+}
+
 bool IsRowMajor(const OutputSpec& output) {
   return output.kind == OutputKind::kStack || output.kind == OutputKind::kList ||
          output.kind == OutputKind::kPad || output.kind == OutputKind::kMask ||
@@ -134,15 +143,17 @@ Layout::Areas Layout::Place(int64_t rows, std::span<const int64_t> sizes) const 
   int64_t end = 0;
   const auto take = [&end](int64_t bytes) {
     const int64_t start = end;
-    end += RoundUp(bytes, kAlignment);
+    end = std::min(end + RoundUp(bytes, kAlignment), kTooMany);
     return start;
   };
   for (const Group& group : groups_) {
     const int64_t pitch = RoundUp(rows * ItemSize(group.dtype), kAlignment);
-    areas.numbers.push_back(take(pitch * group.columns));
+    areas.numbers.push_back(take(Times(pitch, group.columns)));
     areas.numbers.push_back(pitch);
   }
-  for (int64_t row_bytes : row_bytes_) areas.numbers.push_back(take(rows * row_bytes));
+  for (int64_t row_bytes : row_bytes_) {
+    areas.numbers.push_back(take(Times(rows, row_bytes)));
+  }
   auto size = sizes.begin();
   for (const int32_t levels : ragged_levels_) {
     int64_t lists = rows;

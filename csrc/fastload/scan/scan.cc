@@ -112,6 +112,7 @@ void Scan::Allow(int64_t windows, int64_t bytes) {
 }
 
 void Scan::Begin() {
+  if (*pass_.cancelled) return;  // a closed scan may have outlived the dataset
   Attempt([&] {
     Status unchanged = pass_.dataset->files.CheckOpen();
     const Lock lock(this, By::kOther);

@@ -74,6 +74,13 @@ class SharedSpace {
 
 namespace {
 
+// Returns a slot whose batch the receiver has opened.
+struct GivesBack {
+  void operator()(SharedSlot* opened) const {
+    opened->state.store(SharedSlot::kReturned, std::memory_order_release);
+  }
+};
+
 // A source of shared memory. Touched pages stay with the mapping, because a device may
 // have locked the pages.
 class SharedMemory final : public MemorySource {
@@ -227,7 +234,7 @@ ReceivedBatch::ReceivedBatch(std::shared_ptr<BatchReceiver> receiver, SharedSlot
 
 ReceivedBatch::~ReceivedBatch() {
   if (!made_here_.mine()) return;
-  slot_->state.store(SharedSlot::kReturned, std::memory_order_release);
+  GivesBack()(slot_);
 }
 
 std::span<uint8_t> ReceivedBatch::segment() const {
@@ -262,6 +269,7 @@ Result<std::unique_ptr<ReceivedBatch>> BatchReceiver::Take(int32_t number) {
     return Status::Invalid(
         "Expected a batch that is received once, got a batch received before");
   }
+  std::unique_ptr<SharedSlot, GivesBack> opened(&slot);
   // Each value is read once, because the other process may still write to the slot.
   const int64_t start = slot.start;
   const int64_t bytes = slot.bytes;
@@ -272,11 +280,13 @@ Result<std::unique_ptr<ReceivedBatch>> BatchReceiver::Take(int32_t number) {
         "Expected a batch in shared memory, got one outside the mapping");
   }
   uint8_t* const data = mapping_->data();
-  return std::make_unique<ReceivedBatch>(
+  auto batch = std::make_unique<ReceivedBatch>(
       shared_from_this(), &slot, std::span(data + start, static_cast<size_t>(bytes)),
       slot.rows,
       std::span(reinterpret_cast<const int64_t*>(data + areas_start),
                 static_cast<size_t>(areas)));
+  opened.release();  // the batch gives the slot back
+  return batch;
 }
 
 std::string_view BatchReceiver::description() const {

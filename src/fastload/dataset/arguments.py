@@ -15,6 +15,7 @@ __all__ = [
     "ATTRIBUTES",
     "KEYWORDS",
     "check_arguments",
+    "check_packed",
     "check_slices",
     "refuse_beside_tokens",
     "step_numbers",
@@ -138,6 +139,23 @@ def check_slices(global_batch_size: int, slices: int) -> None:
         raise ValueError(
             f"Expected a global_batch_size that canonical_ranks={slices} divides, got "
             f"{global_batch_size}"
+        )
+
+
+def check_packed(pack: Pack | None, rows: int | None) -> None:
+    """Check that int32 counts the tokens of a batch of packed rows, as `__cu_seqlens` does.
+
+    Args:
+        pack: the way of packing; None = rows are not packed.
+        rows: the rows of a batch.
+
+    Raises:
+        ValueError: a batch has too many tokens.
+    """
+    if pack is not None and rows is not None and rows * pack.length >= 2**31:
+        raise ValueError(
+            f"Expected batches of less than 2**31 tokens beside pack, got {rows} rows of "
+            f"{pack.length}"
         )
 
 

@@ -17,6 +17,7 @@ from fastload.dataset.arguments import (
     ATTRIBUTES,
     KEYWORDS,
     check_arguments,
+    check_packed,
     check_slices,
     refuse_beside_tokens,
     step_numbers,
@@ -395,6 +396,7 @@ class FastParquetDataset(Resumable[_Item_co]):
             global_batch_size = global_batch_size or slices
             check_slices(global_batch_size, slices)
             self._batch_size = global_batch_size // world
+        check_packed(pack, self._batch_size)
         # Options checks its arguments here, before any file is opened, so that a wrong argument
         # raises at once.
         options = Options(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fastload.errors import CorruptFileError
+from fastload.errors import CorruptFileError, UnsupportedTypeError
 from fastload.plan.kept_rows import FileRows, pack_rows
 from fastload.rows.arrow_scan import ArrowRowScan, check_unchanged
 from fastload.rows.core_finder import CoreRowFinder
@@ -33,6 +33,8 @@ __all__ = ["FileRowsFound", "RowFinder"]
 
 # The number of files whose footers are in memory at a time. After them, their rows are cached.
 _FILES_AT_ONCE = 64
+# The most rows of a row group of which some stay, as in the core.
+_MOST_ROWS = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +180,12 @@ class RowFinder:
 
     def _select(self, task: tuple[ArrowRowScan | TableRowScan, int]) -> _Result:
         scan, group = task
+        # Before memory is allocated for so many rows.
+        if scan.rows[group] > _MOST_ROWS:
+            raise UnsupportedTypeError(
+                f"Expected at most {_MOST_ROWS} rows in a row group, got {scan.rows[group]} - at "
+                f"{scan.path}, row group {group}"
+            )
         try:
             return _packed(scan.select(group))
         except CorruptFileError as error:

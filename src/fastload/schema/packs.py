@@ -48,7 +48,7 @@ class Pack:
     - `<out>__position`, int32 (R, T): number of the token in its document, as far as the document
       stands in this row; 0 at padding;
     - `<out>__cu_seqlens`, int32 (documents + 1,): where documents begin, counted over the R * T
-      tokens of the batch, with R * T at the end; padding counts as a document;
+      tokens of the batch, with R * T at the end, less than 2**31; padding counts as a document;
     - `<out>__max_seqlen`, int32 (): tokens of the longest of these documents.
 
     Padding stands at the end of a row. The two last outputs are what attention kernels for

@@ -112,6 +112,14 @@ TEST(BlockPool, SaysWhenThereIsNoMemory) {
   EXPECT_EQ(pool.stats().used_bytes, kMiB);
 }
 
+TEST(BlockPool, RefusesMoreThanAllMemory) {
+  BlockPool pool(MakePrivateMemory(), 0);
+  for (const int64_t bytes : {int64_t{1} << 61, INT64_MAX - 1, INT64_MAX}) {
+    EXPECT_TRUE(pool.Allocate(bytes).status().IsOutOfMemory()) << bytes;
+  }
+  EXPECT_EQ(pool.stats().used_bytes, 0);
+}
+
 TEST(BlockPool, CountsWhatIsLent) {
   BlockPool pool = PrivatePool(64 * kMiB);
   auto first = *pool.Allocate(5000);

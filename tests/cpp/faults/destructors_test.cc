@@ -26,6 +26,7 @@
 #include "fastload/blocks/decoded_queue.h"
 #include "fastload/blocks/write_behind.h"
 #include "fastload/fetch/remote.h"
+#include "fastload/share/shared_batches.h"
 #include "faults/failing_new.h"
 #include "temporary_directory.h"
 
@@ -153,6 +154,18 @@ TEST(WithoutMemory, AReadThatCannotBeQueuedFails) {
     EXPECT_EQ(queue.Take(), std::nullopt);
   }
   EXPECT_TRUE(second->bytes().status().IsOutOfMemory());
+}
+
+TEST(WithoutMemory, ABatchThatCannotBeReceivedIsGivenBack) {
+  const auto sender = *BatchSender::Make(16 * kMiB);
+  BlockPool pool(sender->Memory(), kMiB);
+  const auto receiver = *BatchReceiver::Open(sender->fd());
+  const int32_t slot = sender->Send(*pool.Allocate(100), 1, {});
+  {
+    const FailingNew failing(0, FailingNew::kAllFrom);
+    EXPECT_THROW((void)receiver->Take(slot), std::bad_alloc);
+  }
+  EXPECT_EQ(sender->HeldBytes(), 0);
 }
 
 // A block is refused, or told of once it is written or can't be, whichever allocation

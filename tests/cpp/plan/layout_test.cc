@@ -181,6 +181,23 @@ TEST(Layout, AreasAreAlignedAndApart) {
   }
 }
 
+// Else a batch of more bytes than int64 counts would be one of few bytes.
+TEST(Layout, SumsOfBytesDoNotOverflow) {
+  std::vector<ColumnSpec> columns(1);
+  columns[0].dtype = DType::kInt64;
+  columns[0].list_size = INT32_MAX;
+  for (const size_t outputs : {64, 1000}) {
+    const Layout layout(columns,
+                        std::vector<OutputSpec>(outputs, {OutputKind::kList, {0}}));
+    for (const int64_t rows : {int64_t{1} << 24, int64_t{1} << 29, int64_t{1} << 30}) {
+      const int64_t bytes = layout.Place(rows, {}).bytes;
+      EXPECT_GE(bytes, int64_t{1} << 57);
+      BlockPool pool(MakePrivateMemory(), 0);
+      EXPECT_TRUE(pool.Allocate(bytes).status().IsOutOfMemory());
+    }
+  }
+}
+
 TEST(Layout, AddressesOfColumnsAndStacks) {
   const Layout layout(Columns(), Outputs());
   const Layout::Areas areas = layout.Place(10, std::vector<int64_t>(5));

@@ -188,6 +188,7 @@ TEST_F(PipelineCloseTest, APassMayOutliveThePipeline) {
     bool done = false;
     EXPECT_EQ(KindOf(scan->Next(std::chrono::seconds(1), &done).status()),
               ErrorKind::kClosed);
+    scan->Begin();
     scan->Close();
   }
 }

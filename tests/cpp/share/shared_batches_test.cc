@@ -203,6 +203,7 @@ TEST_F(SharedBatches, OutsideOfTheMemoryAreRefused) {
     const int32_t slot = Send("nowhere", ++bytes);
     SlotOf(bytes, receiver->mapping())[word] = claim;
     EXPECT_FALSE(receiver->Take(slot).ok()) << word << " " << claim;
+    EXPECT_EQ(sender_->HeldBytes(), 0) << word << " " << claim;
   }
 }
 

@@ -36,3 +36,8 @@ def test_a_pass_with_a_number_of_more_than_64_bits_is_refused() -> None:
     scan = pipeline.start(plan, open_windows=1, hole_bytes=0, **sizes)
     del pipeline  # the scan keeps it
     assert scan.next() is None
+
+
+def test_an_unknown_name_is_refused_in_a_sentence() -> None:
+    with pytest.raises(ValueError, match=r"Expected a name that the core knows, got columns$"):
+        core.OutputSpec("columns", [])
