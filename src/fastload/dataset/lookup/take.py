@@ -57,7 +57,7 @@ class RowTaker:
             engines,
             outputs=outputs,
             kernels=kernels,
-            options=replace(engines.options, shuffle=False),
+            window=None,
             batch_rows=max(1, min(_BUDGET_ROWS, engines.rows.row_groups.total_rows)),
             yields_rows=False,
             blocks=None,
