@@ -56,6 +56,16 @@ def test_forms_of_indices(dataset):
     }
 
 
+def test_few_long_rows_need_little_memory(tmp_path):
+    texts = [str(k) * 50_000 for k in range(100)]
+    table = pa.table({"text": texts})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=10, use_dictionary=False)
+    with FastParquetDataset(tmp_path, batch_size=2, memory_budget="8MB", threads=1) as dataset:
+        assert next(iter(dataset))["text"].tolist() == texts[:2]
+        assert dataset.take([99, 0])["text"].tolist() == [texts[99], texts[0]]
+        assert dataset.by_index()[50]["text"] == texts[50]
+
+
 @pytest.mark.parametrize("index", [ROWS, -ROWS - 1, 2**62, np.uint64(2**64 - 1)])
 def test_rows_that_do_not_exist(dataset, index):
     with pytest.raises(IndexError, match=rf"got {index}: the dataset has {ROWS} rows"):

@@ -1,5 +1,6 @@
 """The memory of batches: whose it is, how long it lives, and how much there is."""
 
+import ctypes
 import gc
 import json
 import subprocess
@@ -259,3 +260,54 @@ def test_memory_of_a_closed_dataset_serves_the_next(tmp_path):
         assert before == 0
         assert 0 < large <= min(total, 64 << 20)
         assert small <= 2_000_000 < large
+
+
+HELD_OF_FOOTERS = """
+import ctypes, gc, sys
+import torch, fastload.source.footers
+from fastload import FastParquetDataset
+
+fields = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()
+
+class Allocated(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in fields]
+
+of_heap = ctypes.CDLL(None).mallinfo2
+of_heap.restype = Allocated
+
+def allocated():
+    gc.collect()
+    found = of_heap()
+    return found.uordblks + found.hblkhd
+
+fastload.source.footers._PARSED_BYTES = 0  # all footers are packed
+with FastParquetDataset(sys.argv[1], batch_size=100):
+    pass  # code that runs for the first time
+before = allocated()
+with FastParquetDataset(sys.argv[1], batch_size=100, threads=1) as dataset:
+    print(allocated() - before)
+    for batch in dataset:
+        pass
+    del batch
+    print(allocated() - before)
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="counts glibc's heap")
+@pytest.mark.parametrize(("groups", "metadata_bytes"), [(10_000, 0), (100, 1 << 20)])
+def test_packed_footers_take_little_memory(tmp_path, groups, metadata_bytes):
+    """Neither what was parsed stays, nor a copy of a file's metadata for each row group."""
+    path = tmp_path / "a.parquet"
+    table = pa.table({"a": range(groups)})
+    table = table.replace_schema_metadata({"of file": "x" * metadata_bytes})
+    pq.write_table(table, path, row_group_size=1)
+    done = subprocess.run(
+        [sys.executable, "-c", HELD_OF_FOOTERS, str(path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=100,
+    )
+    opened, read = map(int, done.stdout.split())
+    assert opened < (4 << 20) + 8 * metadata_bytes
+    assert read < 160 << 20

@@ -55,6 +55,30 @@ def test_short_documents_need_little_memory_for_long_rows(tmp_path):
         assert [batch["t"].shape for batch in dataset] == [(1, 8192)] * 5
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"pack": Pack("t", 256), "batch_size": 1},
+        {"pack": Pack("t", 256, fit="split"), "batch_size": 1},
+        {"batch_size": TokenBudget("t", 256, padded=True)},
+    ],
+)
+def test_windows_in_order_count_in_the_budget(tmp_path, options):
+    """Without shuffle too, the documents of a window are in memory together."""
+    path = tmp_path / "documents.parquet"
+    write_documents(path, [64] * 20_000, group_rows=1000)
+    budget = 8 << 20
+
+    def made(**window):
+        return FastParquetDataset(path, memory_budget=budget, threads=1, **options, **window)
+
+    with pytest.raises(ValueError, match="the largest shuffle_window that fits is") as refused:
+        made()
+    with made(shuffle_window=int(str(refused.value).split()[-1])) as dataset:
+        assert sum(1 for _ in dataset) >= 20_000 * 64 // 256
+        assert dataset.stats().memory.total < budget
+
+
 @pytest.fixture
 def packing_threads(monkeypatch):
     """Lets any number of documents be packed ahead; the threads that packed, by name."""

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <utility>
 
+#include "arrow/util/key_value_metadata.h"
 #include "fastload/base/platform.h"
 
 namespace fastload {
@@ -31,39 +32,57 @@ Status StatError(const std::string& path) {
   return SystemError("Expected the file's size and time", path);
 }
 
+// About the memory of a row group whose footer is in memory.
+constexpr int64_t kSharedBytes = 256;
+
+// Returns about the memory of the metadata of one row group. Each has a copy of the
+// schema and of the key-value metadata.
+int64_t BytesOf(const parquet::FileMetaData& metadata) {
+  // libparquet takes some 900 bytes for each column chunk, and as many for each column.
+  int64_t bytes = 4096 + int64_t{1800} * metadata.num_columns();
+  const auto& pairs = metadata.key_value_metadata();
+  if (pairs == nullptr) return bytes;
+  for (int64_t i = 0; i < pairs->size(); ++i) {
+    // Once as the format has the pair, once as Arrow has.
+    bytes += 2 * static_cast<int64_t>(pairs->key(i).size() + pairs->value(i).size());
+  }
+  return bytes;
+}
+
 }  // namespace
 
 Result<ParsedRowGroup> ParsedFooters::Get(const Footer& footer, int32_t row_group) {
   const Key key{&footer, row_group};
   Metadata own;
+  int64_t bytes = 0;
   {
     std::lock_guard lock(mutex_);
     const auto found = by_key_.find(key);
     if (found != by_key_.end()) {
       row_groups_.splice(row_groups_.begin(), row_groups_, found->second);
-      own = row_groups_.front().second;
+      own = row_groups_.front().metadata;
+      bytes = row_groups_.front().bytes;
     }
   }
   if (own == nullptr) {
     ARROW_ASSIGN_OR_RAISE(const Metadata file, File(footer));
     own = file->Subset({row_group});
-    // libparquet takes some 900 bytes for each column chunk, and as many for each column.
-    const int64_t bytes = int64_t{1800} * own->num_columns();
+    bytes = BytesOf(*own);
     std::lock_guard lock(mutex_);
     if (by_key_.find(key) == by_key_.end()) {
-      std::list<std::pair<Key, Metadata>> node;
-      node.emplace_front(key, own);
+      std::list<Kept> node;
+      node.push_back({key, own, bytes});
       by_key_.emplace(key, node.begin());
       row_groups_.splice(row_groups_.begin(), node);
       bytes_ += bytes;
     }
     while (bytes_ > kMostBytes && row_groups_.size() > 1) {
-      bytes_ -= int64_t{1800} * row_groups_.back().second->num_columns();
-      by_key_.erase(row_groups_.back().first);
+      bytes_ -= row_groups_.back().bytes;
+      by_key_.erase(row_groups_.back().key);
       row_groups_.pop_back();
     }
   }
-  return ParsedRowGroup{own, own->RowGroup(0)};
+  return ParsedRowGroup{own, own->RowGroup(0), bytes};
 }
 
 Result<ParsedFooters::Metadata> ParsedFooters::File(const Footer& footer) {
@@ -84,7 +103,7 @@ Result<ParsedRowGroup> FileSpec::RowGroup(int32_t row_group) const {
   if (footer->packed() && parsed != nullptr) return parsed->Get(*footer, row_group);
   ARROW_ASSIGN_OR_RAISE(auto metadata, footer->Metadata());
   auto group = metadata->RowGroup(row_group);
-  return ParsedRowGroup{std::move(metadata), std::move(group)};
+  return ParsedRowGroup{std::move(metadata), std::move(group), kSharedBytes};
 }
 
 Result<std::shared_ptr<LocalFile>> LocalFile::Open(const FileSpec& spec) {

@@ -25,6 +25,7 @@ namespace fastload {
 struct ParsedRowGroup {
   std::shared_ptr<parquet::FileMetaData> file;  // may contain this row group alone
   std::unique_ptr<parquet::RowGroupMetaData> group;
+  int64_t bytes = 0;  // about how much memory the row group takes that others don't share
 };
 
 // A cache of parsed packed footers: the row groups used last, so that each row group is
@@ -43,12 +44,17 @@ class ParsedFooters {
   static constexpr int64_t kMostBytes = int64_t{64} << 20;
   static constexpr size_t kMostFiles = 8;
 
+  struct Kept {
+    Key key;
+    Metadata metadata;
+    int64_t bytes = 0;
+  };
+
   Result<Metadata> File(const Footer& footer);
 
-  std::mutex mutex_;  // guards the members below
-  // Newest first.
-  std::list<std::pair<Key, Metadata>> row_groups_;
-  std::map<Key, std::list<std::pair<Key, Metadata>>::iterator> by_key_;
+  std::mutex mutex_;            // guards the members below
+  std::list<Kept> row_groups_;  // newest first
+  std::map<Key, std::list<Kept>::iterator> by_key_;
   std::list<std::pair<const Footer*, Metadata>> files_;  // newest first
   int64_t bytes_ = 0;
 };

@@ -164,7 +164,8 @@ class FastParquetDataset(Resumable[_Item_co]):
             The kept rows are divided among the ranks into nearly equal slices.
         shuffle: True to permute row groups over the whole dataset, then rows within windows.
         shuffle_window: Number of rows that are shuffled at once; None chooses it.
-            None means 2**19 rows, or as many as decode to 512 MiB if these are fewer.
+            None means 2**19 rows, or as many as decode to 512 MiB if these are fewer. Without
+            shuffle, so many rows are packed, or padded, together.
         seed: Seed of all random choices.
         drop_last: True to leave out the last batch if the batch is short.
         rank: Number of this process among the processes that share an epoch.
@@ -485,6 +486,8 @@ class FastParquetDataset(Resumable[_Item_co]):
                 self._source, self._rows, io, memory_budget, weights, self._epochs
             )
         self._units = self._planned(by_tokens, of_lists, io, memory_budget)
+        # Rows of a window are packed, and batches are padded, together: without shuffle, too.
+        in_windows = shuffle or pack is not None or (budget is not None and budget.padded)
         self._engines = ProcessEngine(
             source=self._source,
             projection=self._projection,
@@ -493,6 +496,7 @@ class FastParquetDataset(Resumable[_Item_co]):
             kernels=kernels,
             rows=self._rows,
             options=self._options,
+            window=self._options.shuffle_window if in_windows else None,
             batch_rows=self._batch_rows,
             yields_rows=self._yields_rows,
             fixed_stripes=self._report is not None,

@@ -56,7 +56,7 @@ def head(
         projection=projection,
         outputs=outputs,
         kernels=kernels,
-        options=replace(options, shuffle=False),
+        window=None,
         batch_rows=rows,
         blocks=None,
         current=None,

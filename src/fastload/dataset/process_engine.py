@@ -50,6 +50,7 @@ class ProcessEngine:
         kernels: the kernels that the core calls on each batch.
         rows: the rows of an epoch.
         options: the options that decide the order.
+        window: rows of the windows that a pass holds as a whole; None = it needs none.
         batch_rows: number of rows in the core's batches.
         yields_rows: True if the dataset hands out single rows instead of batches.
         fixed_stripes: as in `divide_budget`.
@@ -73,6 +74,7 @@ class ProcessEngine:
     kernels: Sequence[CoreKernel]
     rows: EpochRows
     options: Options
+    window: int | None
     batch_rows: int
     yields_rows: bool
     fixed_stripes: bool
@@ -212,7 +214,7 @@ class ProcessEngine:
             row_bytes=projection.row_bytes + extra_bytes,
             staged_row_bytes=projection.staged_row_bytes,
             total_rows=self.rows.row_groups.total_rows,
-            shuffle_window=self.options.shuffle_window if self.options.shuffle else None,
+            shuffle_window=self.window,
             columns=len(projection.columns),
             work=work_units(projection.outputs),
             threads=threads,

@@ -182,10 +182,12 @@ class _Reading:
     def _take(self, index: int, tail: bytes, version: _Version) -> None:
         """Parse a footer, of which `tail` holds exactly the bytes, and add it to the results."""
         path, size = os.fsencode(self._found[index].path), version.size
-        # The footer of a single file has no other footer to share its schema with.
-        footer = core.Footer(tail, size, path, self._schemas if len(self._found) > 1 else None)
         digest = hashlib.blake2b(tail, digest_size=16).digest()
         self._parsed_bytes += len(tail)
+        # The footer of a single file has no other footer to share its schema with. A schema that
+        # is not shared keeps all that was parsed.
+        shares = len(self._found) > 1 or self._is_full
+        footer = core.Footer(tail, size, path, self._schemas if shares else None)
         keeps = index in self._keys and self._versions[index] == version
         if keeps or self._is_full:
             packed, rows = footer.pack(tail), footer.packed_rows

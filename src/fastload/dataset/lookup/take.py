@@ -29,8 +29,10 @@ __all__ = ["Indices", "RowTaker", "checked_indices"]
 
 Indices: TypeAlias = "Sequence[int] | NDArray[np.integer[Any]] | torch.Tensor | range"
 
-# Rows for which the memory budget is divided; a take may have more rows.
+# Rows for which the memory budget is divided, if they take no more than a share of it; a take may
+# have more rows.
 _BUDGET_ROWS = 1024
+_BUDGET_SHARE = 8
 
 
 class RowTaker:
@@ -58,8 +60,7 @@ class RowTaker:
             projection=projection,
             outputs=outputs,
             kernels=kernels,
-            options=replace(engines.options, shuffle=False),
-            batch_rows=max(1, min(_BUDGET_ROWS, engines.rows.row_groups.total_rows)),
+            window=None,
             yields_rows=False,
             blocks=None,
             current=None,
@@ -93,7 +94,11 @@ class RowTaker:
         # No lock: a fork may copy a lock that another thread holds.
         info = get_worker_info()
         workers = 1 if info is None else info.num_workers
-        made = self._engines.another(workers, *self._engines.batch_memory(), by_number=True)
+        projection, total_rows = self._engines.projection, self._engines.rows.row_groups.total_rows
+        held = projection.row_bytes + projection.staged_row_bytes
+        fits = self._engines.memory_budget // workers // _BUDGET_SHARE // held
+        engines = replace(self._engines, batch_rows=max(1, min(_BUDGET_ROWS, total_rows, fits)))
+        made = engines.another(workers, *engines.batch_memory(), by_number=True)
         engine = self._made.setdefault(os.getpid(), made)
         if engine is not made:
             made.close()
