@@ -18,13 +18,15 @@ from typing_extensions import override
 from fastload.errors import StorageError
 from fastload.source.files import StoredFile
 from fastload.source.stores.errors import status_of
-from fastload.source.stores.fsspec_urls import one_at_a_time, open_url
+from fastload.source.stores.fsspec_objects import of_process
+from fastload.source.stores.fsspec_urls import is_one_at_a_time, open_url
 from fastload.source.stores.obstore_options import GCS, S3
 from fastload.source.stores.store import Store, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Executor
+    from contextlib import AbstractContextManager
 
     from typing_extensions import Buffer
 
@@ -95,7 +97,8 @@ async def _open_url(kind: str, options: Mapping[str, Any], threads: Executor) ->
         raise MissingPackageError(
             f"Expected a filesystem for {shown(kind, '')}, got none: {error}"
         ) from error
-    return _ThreadStore(filesystem, threads, one_at_a_time=one_at_a_time(kind))
+    lock = threading.Lock() if is_one_at_a_time(kind) else contextlib.nullcontext()
+    return _ThreadStore(filesystem, threads, lock)
 
 
 async def open_filesystem(filesystem: Any, io: IO, threads: Callable[[], Executor]) -> Store:
@@ -107,7 +110,9 @@ async def open_filesystem(filesystem: Any, io: IO, threads: Callable[[], Executo
         # from before a fork.
         options = filesystem.storage_options
         return await _open(type(filesystem), filesystem.storage_args, options, threads, io)
-    return _ThreadStore(filesystem, threads())
+    executor = threads()
+    mine = await asyncio.get_running_loop().run_in_executor(executor, of_process, filesystem)
+    return _ThreadStore(mine[0], executor, mine[1])
 
 
 async def _open(
@@ -132,7 +137,7 @@ async def _open(
         if _is_of(cls, "fsspec.implementations.http"):
             return _HttpStore(made)
         return _AsyncStore(made)
-    return _ThreadStore(cls(*args, **{**options, **own}), threads())
+    return _ThreadStore(cls(*args, **{**options, **own}), threads(), contextlib.nullcontext())
 
 
 def _gcs_options(options: dict[str, Any], io: IO) -> dict[str, Any]:
@@ -278,14 +283,16 @@ class _HttpStore(_AsyncStore):
 
 
 class _ThreadStore(Store):
-    """The store of a filesystem with blocking calls, each of which runs on a thread."""
+    """The store of a filesystem with blocking calls, on threads, each within `lock`."""
 
     pins = False
 
-    def __init__(self, filesystem: Any, threads: Executor, *, one_at_a_time: bool = False) -> None:
+    def __init__(
+        self, filesystem: Any, threads: Executor, lock: AbstractContextManager[Any]
+    ) -> None:
         self._fs = filesystem
         self._threads = threads
-        self._lock = threading.Lock() if one_at_a_time else contextlib.nullcontext()
+        self._lock = lock
 
     async def _run(self, call: Any, *args: Any, **options: Any) -> Any:
         def run() -> Any:
