@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import os
 import threading
+from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -17,9 +18,10 @@ from typing_extensions import override
 
 from fastload.errors import StorageError
 from fastload.source.files import StoredFile
-from fastload.source.stores.errors import status_of
+from fastload.source.stores.errors import NO_RANGES, check_range, status_of
 from fastload.source.stores.fsspec_objects import of_process
 from fastload.source.stores.fsspec_urls import is_one_at_a_time, open_url
+from fastload.source.stores.http_versions import check_version, version_of
 from fastload.source.stores.obstore_options import GCS, S3
 from fastload.source.stores.store import Store, shown
 
@@ -268,18 +270,53 @@ class _S3Store(_AsyncStore):
 class _HttpStore(_AsyncStore):
     """The store of fsspec's filesystem for HTTP.
 
-    `info` raises the cause of an error: fsspec raises FileNotFoundError for every failure.
+    `info` raises the cause of an error: fsspec raises FileNotFoundError for every failure. `read`
+    checks the headers of an answer, and stops reading when an answer is too long.
     """
 
     @override
     async def info(self, path: str) -> StoredFile | None:
         try:
-            return await super().info(path)
+            found = await self._fs._info(path)
         except FileNotFoundError as error:
             cause = error.__cause__
             if cause is None or status_of(cause) in _GONE:
                 raise
             raise cause from None
+        file = _file(found)
+        changed = found.get("Last-Modified")
+        return file and replace(file, version=version_of(file.version, changed))
+
+    @override
+    async def read(self, file: StoredFile, start: int, stop: int) -> Buffer:
+        from fsspec.implementations.http import HTTPFileSystem
+
+        fs = self._fs
+        if start == stop or type(fs)._cat_file is not HTTPFileSystem._cat_file:
+            return await super().read(file, start, stop)
+        headers = {"Accept-Encoding": "identity", **fs.kwargs.get("headers", {})}
+        headers["Range"] = f"bytes={start}-{stop - 1}"
+        session = await fs.set_session()
+        url = fs.encode_url(file.path)
+        async with session.get(url, **{**fs.kwargs, "headers": headers}) as answer:
+            fs._raise_not_found_for_status(answer, file.path)
+            got = answer.headers
+            check_version(file.version, got.get("ETag"), got.get("Last-Modified"))
+            check_range(got.get("Content-Range"), start, stop)
+            data = await _at_most(stop - start, answer.content)
+        if len(data) > stop - start and answer.status == HTTPStatus.OK:
+            raise StorageError(NO_RANGES)
+        return data
+
+
+async def _at_most(most: int, content: Any) -> bytes:
+    """Return the bytes of an answer, or more than `most` of its first bytes."""
+    pieces: list[bytes] = []
+    length = 0
+    while length <= most and (piece := await content.readany()):
+        pieces.append(piece)
+        length += len(piece)
+    return b"".join(pieces)
 
 
 class _ThreadStore(Store):

@@ -19,6 +19,7 @@ from fastload.runtime.disk.cache import RAW
 from fastload.runtime.disk.entries import describe
 from fastload.runtime.disk.tier import CacheTier
 from fastload.runtime.native import core
+from fastload.source.stores.http_versions import is_strong
 from fastload.source.stores.hub.hub_paths import HUB, without_commit
 from fastload.source.stores.store import shown
 
@@ -299,8 +300,7 @@ def has_version(kind: str, file: StoredFile) -> bool:
     """Return whether the version of a file of a store changes with its bytes."""
     if any(bit.partition("://")[0] in _ARCHIVES for bit in kind.split("::")):
         return False
-    # Files with the same weak ETag may have different bytes.
-    return bool(file.version) and not file.version.startswith("W/")
+    return is_strong(file.version)
 
 
 def store_identity(filesystem: Any, options: Mapping[str, Any]) -> str | None:
