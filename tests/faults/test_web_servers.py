@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import time
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,7 +12,7 @@ import pytest
 
 from fastload import IO, FastParquetDataset, SourceChangedError, StorageError
 from support.stores.gcs import ranged
-from support.stores.server import HttpServer, Response
+from support.stores.server import Fault, HttpServer, Response
 
 ROWS = 2000
 OLD = "Thu, 01 Jan 2026 00:00:00 GMT"
@@ -147,3 +149,20 @@ def test_a_file_that_is_gone(server, transport):
         server.respond = lambda request: Response(410)
         with pytest.raises(SourceChangedError, match=r" - at http://.*a\.parquet, row group"):
             read(dataset)
+
+
+@pytest.mark.parametrize("fault", [Fault("stall"), Fault("reset"), Fault(403)])
+def test_a_look_that_nobody_waits_for_any_more_logs_nothing(server, caplog, fault):
+    respond = server.respond
+
+    def slow(request):
+        time.sleep(0.05 if request.range is None else 0)
+        return respond(request)
+
+    with remote(server, "fsspec") as dataset:
+        server.respond, server.fault = slow, lambda request: fault
+        iter(dataset)
+        time.sleep(0.1)
+    del dataset
+    gc.collect()
+    assert not caplog.records
