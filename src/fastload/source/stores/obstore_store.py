@@ -50,6 +50,8 @@ _LACKING = (
     "header not present in partial response",
     "Failed to parse value for CONTENT_RANGE header",  # which may leave out the file's size
 )
+# Part of its message about names such as "a//b", which stores may have.
+_BAD_PATH = "Could not parse path"
 _NO_RANGE = "Range request not supported"
 
 
@@ -213,11 +215,11 @@ class NativeStore(Store):
 
 
 class FallbackStore(Store):
-    """A store that switches to another client when an answer lacks headers.
+    """A store that switches to another client when an answer lacks headers, or at odd names.
 
     Args:
         first: store to read with at first.
-        open_other: opens the store to read with after such an answer.
+        open_other: opens the store to read with from then on.
     """
 
     def __init__(self, first: Store, open_other: Callable[[], Awaitable[Store]]) -> None:
@@ -240,7 +242,7 @@ class FallbackStore(Store):
             try:
                 return await self._first.read(file, start, stop)
             except Exception as error:
-                if not lacks_headers(error):
+                if not lacks_headers(error) and _BAD_PATH not in str(error):
                     raise
         return await (await self._opened()).read(file, start, stop)
 
