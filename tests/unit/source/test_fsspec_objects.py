@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import tarfile
 import threading
 import time
@@ -119,3 +120,19 @@ def test_an_archive_of_an_open_file_is_not_read_by_forked_processes(archive):
             return str(raised.value)
 
         assert "of an open file" in _in_child(read)
+
+
+def test_what_a_filter_keeps_of_one_archive_is_not_taken_for_another(tmp_path, monkeypatch):
+    """Though names, sizes, times and footers are the same, as reproducible archives have them."""
+    monkeypatch.setenv("FASTLOAD_CACHE_DIR", str(tmp_path / "kept"))
+    for values in ([1, 2, 3], [3, 1, 2]):
+        file = tmp_path / "a.parquet"
+        options = {"write_statistics": False, "use_dictionary": False, "compression": "none"}
+        pq.write_table(pa.table({"x": values, "y": values}), file, **options)
+        os.utime(file, (1.7e9, 1.7e9))
+        with tarfile.open(tmp_path / "x.tar", "w") as archive:
+            archive.add(file, "d/a.parquet")
+        filesystem = TarFileSystem(str(tmp_path / "x.tar"), skip_instance_cache=True)
+        options = {"filesystem": filesystem, "filters": [("x", "==", 3)]}
+        with FastParquetDataset("d/", **options) as dataset:
+            assert [value for batch in dataset for value in batch["y"].tolist()] == [3]
