@@ -13,11 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.http import HTTPFileSystem
+from fsspec.implementations.memory import MemoryFileSystem
 from fsspec.implementations.tar import TarFileSystem
-from pyarrow.fs import FSSpecHandler, PyFileSystem
+from pyarrow.fs import FSSpecHandler, LocalFileSystem, PyFileSystem, S3FileSystem, SubTreeFileSystem
 
 from fastload import FastParquetDataset, StorageError
 from fastload.source.stores.fsspec_objects import of_process
+from fastload.source.stores.raw_tier import store_identity
 
 
 @pytest.fixture
@@ -136,3 +138,30 @@ def test_what_a_filter_keeps_of_one_archive_is_not_taken_for_another(tmp_path, m
         options = {"filesystem": filesystem, "filters": [("x", "==", 3)]}
         with FastParquetDataset("d/", **options) as dataset:
             assert [value for batch in dataset for value in batch["y"].tolist()] == [3]
+
+
+class OfHost(MemoryFileSystem):
+    protocol = "ofhost"
+
+    def __init__(self, host, port=22, **options):
+        super().__init__(**options)
+        self.host, self.port = host, port
+
+
+def test_filesystems_of_hosts_are_told_apart():
+    arrow = [
+        S3FileSystem(endpoint_override=host, secret_key="s3cr3t", access_key="k")
+        for host in ("a", "b")
+    ]
+    groups = [
+        [OfHost("a"), OfHost("b"), OfHost("a", port=23)],
+        [DirFileSystem("d", OfHost("a")), DirFileSystem("d", OfHost("b"))],
+        arrow,
+        [SubTreeFileSystem("d", filesystem) for filesystem in arrow],
+    ]
+    for group in groups:
+        found = [store_identity(filesystem, {}) for filesystem in group]
+        assert len({*found}) == len(group)
+        assert None not in found
+        assert "s3cr3t" not in repr(found)
+    assert store_identity(LocalFileSystem(), {}) is None
