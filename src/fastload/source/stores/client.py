@@ -312,9 +312,9 @@ class StoreClient:
 
         async def look() -> None:
             found = await store.info(file.path)
-            same = found is not None and found.size == file.size
             # A version may be unknown when the file is listed, and known now.
-            if not same or (file.version and found.version != file.version):
+            version = file.version or (found.version if found else "")
+            if found is None or (found.size, found.version) != (file.size, version):
                 raise FileNotFoundError("another version")
 
         if key not in self._checked:
