@@ -240,6 +240,31 @@ def test_a_filesystem_of_the_user(server, paths, kind):
             assert_same(pickle.loads(pickle.dumps(dataset)), expected)
 
 
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("name", ["a#b.parquet", "#1.parquet", "a?b.parquet", "a%20b+c d.parquet"])
+def test_names_that_are_no_urls(server, paths, transport, name):
+    server.put("bucket", f"odd/{name}", paths[0].read_bytes())
+    options = {"columns": COLUMNS}
+    with local(paths[:1], **options) as expected:
+        for url in ("gs://bucket/odd/", f"gs://bucket/odd/{name}"):
+            io = IO(transport=transport)
+            with FastParquetDataset(
+                url, io=io, storage_options=server.options, **options
+            ) as dataset:
+                assert_same(dataset, expected)
+    server.delete("bucket", f"odd/{name}")
+
+
+def test_names_that_obstore_refuses(server, paths):
+    server.put("bucket", "odd/a//b.parquet", paths[0].read_bytes())
+    options = {"columns": COLUMNS}
+    with local(paths[:1], **options) as expected:
+        dataset = FastParquetDataset("gs://bucket/odd/", storage_options=server.options, **options)
+        with dataset:
+            assert_same(dataset, expected)
+    server.delete("bucket", "odd/a//b.parquet")
+
+
 def test_over_http(server, paths):
     url = f"{server.url}/bucket/train/{paths[0].name}"
     for transport in TRANSPORTS:

@@ -16,6 +16,7 @@ import numpy as np
 from fastload.rows.selection_cache import SelectionCache
 from fastload.runtime.digest import digest
 from fastload.source.stores.raw_tier import has_version
+from fastload.source.stores.store import FILESYSTEM
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from fastload.plan.kept_rows import FileRows
     from fastload.rows.filter_schema import FilterSchema
     from fastload.rows.predicate import Predicate
-    from fastload.source.files import SourceFile
     from fastload.source.source import Source
 
 __all__ = ["RowSelection", "key_of_file", "select_rows"]
@@ -130,16 +130,23 @@ def _entry_keys(source: Source, schema: FilterSchema, predicate: Predicate) -> l
         asked = digest(asked, repr(sorted(map(repr, (*paths.items(), *names.items())))))
     if table is not None and table.vectors is not None:
         asked = digest(asked, table.identity)
-    return [key_of_file(asked, file) for file in source.files]
+    return [key_of_file(asked, source, number) for number in range(len(source.files))]
 
 
-def key_of_file(asked: str, file: SourceFile) -> str:
+def key_of_file(asked: str, source: Source, number: int) -> str:
     """Return the key of what was found in one version of a file, by the digest of the question.
 
-    The key is "", under which caches keep nothing, if the file has no reliable version.
+    The key is "", under which caches keep nothing, if the file has no reliable version, or its
+    filesystem can't be told from others with the same paths.
     """
+    file = source.files[number]
     if file.stored is not None and not has_version(file.kind, file.stored):
         return ""
+    if file.kind == FILESYSTEM:
+        place = source.storage.store_identity
+        if place is None:
+            return ""
+        asked = digest(asked, place)
     path = os.path.abspath(file.path) if file.stored is None else file.path
     stored = "" if file.stored is None else file.stored.version
     version = (path, file.size, file.mtime_ns, file.digest, file.keys, file.name, stored)

@@ -13,7 +13,13 @@ import time
 from typing import TYPE_CHECKING, Literal
 
 from fastload.runtime.digest import digest
-from fastload.runtime.disk.private_directory import CacheDirectory, publish, try_lock, unlock
+from fastload.runtime.disk.private_directory import (
+    UNFINISHED,
+    CacheDirectory,
+    publish,
+    try_lock,
+    unlock,
+)
 from fastload.source.footer_pack import FooterPack, NewFooter, PackedFooter, pack_parts
 
 if TYPE_CHECKING:
@@ -29,6 +35,8 @@ _SUFFIX = ".pack"
 # A shard with this many packs is merged into one: each pack costs a file to open at every start.
 _MOST_PACKS = 16
 _TRIES = 3
+# Nobody writes a pack for so long.
+_ABANDONED_S = 3600.0
 
 
 class FooterKey:
@@ -137,6 +145,10 @@ class FooterCache:
             for path in paths:
                 with contextlib.suppress(OSError):
                     path.unlink()
+            for path in self._path(shard).glob(f"{UNFINISHED}*"):
+                with contextlib.suppress(OSError):  # its writer may finish it just now
+                    if path.stat().st_mtime < time.time() - _ABANDONED_S:
+                        path.unlink()
         finally:
             unlock(lock)
 

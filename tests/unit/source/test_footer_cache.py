@@ -143,6 +143,20 @@ def test_many_packs_become_one(home):
         same(placed.footer(SIZE, "here"), Footer(TAIL, SIZE, "here"))
 
 
+def test_a_merge_removes_what_killed_writers_left(home):
+    kept = cache(home)
+    kept.store([new(key_of(0))])
+    [pack] = packs(home)
+    old, fresh = pack.with_name(".new-old"), pack.with_name(".new-fresh")
+    for path in (old, fresh):
+        path.write_bytes(b"half")
+    os.utime(old, (0, 0))
+    for run in range(1, _MOST_PACKS + 1):
+        kept.store([new(key_of(run))])
+    assert fresh.exists()
+    assert not old.exists()
+
+
 def test_a_full_disk_is_told_once(home, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")

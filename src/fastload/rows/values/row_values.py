@@ -58,8 +58,8 @@ def keys_of_column(asked: str, column: ColumnPlan, source: Source) -> list[str]:
         source: the files.
     """
     return [
-        key_of_file(digest(asked, repr((leaf, column.constant(index)))), file)
-        for index, (leaf, file) in enumerate(zip(column.leaves, source.files, strict=True))
+        key_of_file(digest(asked, repr((leaf, column.constant(index)))), source, index)
+        for index, leaf in enumerate(column.leaves)
     ]
 
 

@@ -162,6 +162,9 @@ class StoreClient:
         if self._raw is not None:
             await self._raw.flush()
             self._raw.close()
+        for look in self._checked.values():
+            look.cancel()
+        await asyncio.gather(*self._checked.values(), return_exceptions=True)
         await self._close_stores()
         self._loop.stop()
 
@@ -309,11 +312,15 @@ class StoreClient:
 
         async def look() -> None:
             found = await store.info(file.path)
-            if found is None or (found.size, found.version) != (file.size, file.version):
+            # A version may be unknown when the file is listed, and known now.
+            version = file.version or (found.version if found else "")
+            if found is None or (found.size, found.version) != (file.size, version):
                 raise FileNotFoundError("another version")
 
         if key not in self._checked:
             self._checked[key] = asyncio.ensure_future(look())
+            # Whoever waits for the task may be cancelled; asyncio would log an error then.
+            self._checked[key].add_done_callback(lambda done: done.cancelled() or done.exception())
         task = self._checked[key]
         try:
             await asyncio.shield(task)

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from fastload.source.files import StoredFile
 
 __all__ = [
+    "NO_RANGES",
     "WrongLengthError",
     "check_length",
+    "check_range",
     "describe",
     "is_changed",
     "is_overload",
@@ -30,6 +32,8 @@ __all__ = [
     "status_of",
 ]
 
+NO_RANGES = "Expected a store that answers with ranges, got the whole file"
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/")
 _STATUS = re.compile(r"status code:? (\d{3})\b")
 # The query of a URL may hold a signature, and the text before a host may hold a password.
 _QUERY = re.compile(r"\?[^\s\"'>]*")
@@ -49,6 +53,7 @@ _AGAIN = {
 _OVERLOADED = {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}
 _CHANGED = {
     HTTPStatus.NOT_FOUND,
+    HTTPStatus.GONE,
     HTTPStatus.PRECONDITION_FAILED,
     HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
 }
@@ -73,7 +78,7 @@ _FINAL_NUMBERS = (errno.EINVAL, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTSUP, 
 
 
 class WrongLengthError(Exception):
-    """An answer has more or fewer bytes than the request asked for."""
+    """An answer has more, fewer or other bytes than the request asked for."""
 
 
 def check_length(data: Buffer, file: StoredFile, start: int, stop: int) -> None:
@@ -87,8 +92,15 @@ def check_length(data: Buffer, file: StoredFile, start: int, stop: int) -> None:
     if got == stop - start:
         return
     if got == file.size:
-        raise StorageError("Expected a store that answers with ranges, got the whole file")
+        raise StorageError(NO_RANGES)
     raise WrongLengthError(f"{got} bytes")
+
+
+def check_range(header: str | None, start: int, stop: int) -> None:
+    """Raise WrongLengthError if a header Content-Range names another range than [start, stop)."""
+    found = _CONTENT_RANGE.match(header or "")
+    if found and (int(found[1]), int(found[2])) != (start, stop - 1):
+        raise WrongLengthError(f"bytes {found[1]} to {found[2]}")
 
 
 def status_of(error: BaseException) -> int | None:

@@ -9,22 +9,26 @@ import asyncio
 import contextlib
 import os
 import threading
+from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from typing_extensions import override
 
 from fastload.errors import StorageError
 from fastload.source.files import StoredFile
-from fastload.source.stores.errors import status_of
-from fastload.source.stores.fsspec_urls import one_at_a_time, open_url
+from fastload.source.stores.errors import NO_RANGES, check_range, status_of
+from fastload.source.stores.fsspec_objects import of_process
+from fastload.source.stores.fsspec_urls import is_one_at_a_time, open_url
+from fastload.source.stores.http_versions import check_version, version_of
 from fastload.source.stores.obstore_options import GCS, S3
 from fastload.source.stores.store import Store, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Executor
+    from contextlib import AbstractContextManager
 
     from typing_extensions import Buffer
 
@@ -95,7 +99,8 @@ async def _open_url(kind: str, options: Mapping[str, Any], threads: Executor) ->
         raise MissingPackageError(
             f"Expected a filesystem for {shown(kind, '')}, got none: {error}"
         ) from error
-    return _ThreadStore(filesystem, threads, one_at_a_time=one_at_a_time(kind))
+    lock = threading.Lock() if is_one_at_a_time(kind) else contextlib.nullcontext()
+    return _ThreadStore(filesystem, threads, lock)
 
 
 async def open_filesystem(filesystem: Any, io: IO, threads: Callable[[], Executor]) -> Store:
@@ -107,7 +112,9 @@ async def open_filesystem(filesystem: Any, io: IO, threads: Callable[[], Executo
         # from before a fork.
         options = filesystem.storage_options
         return await _open(type(filesystem), filesystem.storage_args, options, threads, io)
-    return _ThreadStore(filesystem, threads())
+    executor = threads()
+    mine = await asyncio.get_running_loop().run_in_executor(executor, of_process, filesystem)
+    return _ThreadStore(mine[0], executor, mine[1])
 
 
 async def _open(
@@ -132,7 +139,7 @@ async def _open(
         if _is_of(cls, "fsspec.implementations.http"):
             return _HttpStore(made)
         return _AsyncStore(made)
-    return _ThreadStore(cls(*args, **{**options, **own}), threads())
+    return _ThreadStore(cls(*args, **{**options, **own}), threads(), contextlib.nullcontext())
 
 
 def _gcs_options(options: dict[str, Any], io: IO) -> dict[str, Any]:
@@ -213,7 +220,8 @@ class _GcsStore(_AsyncStore):
     """The store of gcsfs.
 
     `info` asks for the object first: gcsfs itself would also look for a directory with the
-    object's name.
+    object's name. `read` makes the request itself: gcsfs would take a # or ? in the object's name
+    for a generation.
     """
 
     pins = True
@@ -227,9 +235,15 @@ class _GcsStore(_AsyncStore):
 
     @override
     async def read(self, file: StoredFile, start: int, stop: int) -> Buffer:
-        path = f"{file.path}#{file.version}"
-        data: Buffer = await self._fs._cat_file(path, start=start, end=stop)
-        return data
+        if start == stop:
+            return b""
+        fs = self._fs
+        bucket, _, name = file.path.partition("/")
+        url = f"{fs._location}/download/storage/v1/b/{{}}/o/{{}}"
+        wanted = {"alt": "media", "generation": file.version or None}
+        headers = {"Range": f"bytes={start}-{stop - 1}"}
+        _, data = await fs._call("GET", url, bucket, name, headers=headers, **wanted)
+        return cast("Buffer", data)
 
 
 class _S3Store(_AsyncStore):
@@ -263,29 +277,66 @@ class _S3Store(_AsyncStore):
 class _HttpStore(_AsyncStore):
     """The store of fsspec's filesystem for HTTP.
 
-    `info` raises the cause of an error: fsspec raises FileNotFoundError for every failure.
+    `info` raises the cause of an error: fsspec raises FileNotFoundError for every failure. `read`
+    checks the headers of an answer, and stops reading when an answer is too long.
     """
 
     @override
     async def info(self, path: str) -> StoredFile | None:
         try:
-            return await super().info(path)
+            found = await self._fs._info(path)
         except FileNotFoundError as error:
             cause = error.__cause__
             if cause is None or status_of(cause) in _GONE:
                 raise
             raise cause from None
+        file = _file(found)
+        changed = found.get("Last-Modified")
+        return file and replace(file, version=version_of(file.version, changed))
+
+    @override
+    async def read(self, file: StoredFile, start: int, stop: int) -> Buffer:
+        from fsspec.implementations.http import HTTPFileSystem
+
+        fs = self._fs
+        if start == stop or type(fs)._cat_file is not HTTPFileSystem._cat_file:
+            return await super().read(file, start, stop)
+        headers = {"Accept-Encoding": "identity", **fs.kwargs.get("headers", {})}
+        headers["Range"] = f"bytes={start}-{stop - 1}"
+        session = await fs.set_session()
+        url = fs.encode_url(file.path)
+        async with session.get(url, **{**fs.kwargs, "headers": headers}) as answer:
+            fs._raise_not_found_for_status(answer, file.path)
+            got = answer.headers
+            check_version(file.version, got.get("ETag"), got.get("Last-Modified"))
+            check_range(got.get("Content-Range"), start, stop)
+            data = await _at_most(stop - start, answer.content)
+        if len(data) > stop - start and answer.status == HTTPStatus.OK:
+            raise StorageError(NO_RANGES)
+        return data
+
+
+async def _at_most(most: int, content: Any) -> bytes:
+    """Return the bytes of an answer, or more than `most` of its first bytes."""
+    pieces: list[bytes] = []
+    length = 0
+    while length <= most and (piece := await content.readany()):
+        pieces.append(piece)
+        length += len(piece)
+    return b"".join(pieces)
 
 
 class _ThreadStore(Store):
-    """The store of a filesystem with blocking calls, each of which runs on a thread."""
+    """The store of a filesystem with blocking calls, on threads, each within `lock`."""
 
     pins = False
 
-    def __init__(self, filesystem: Any, threads: Executor, *, one_at_a_time: bool = False) -> None:
+    def __init__(
+        self, filesystem: Any, threads: Executor, lock: AbstractContextManager[Any]
+    ) -> None:
         self._fs = filesystem
         self._threads = threads
-        self._lock = threading.Lock() if one_at_a_time else contextlib.nullcontext()
+        self._lock = lock
 
     async def _run(self, call: Any, *args: Any, **options: Any) -> Any:
         def run() -> Any:

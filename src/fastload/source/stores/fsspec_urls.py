@@ -15,7 +15,7 @@ from fastload.source.stores.store import HTTP
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["one_at_a_time", "open_url", "split_url"]
+__all__ = ["is_one_at_a_time", "open_url", "split_url"]
 
 _CHAIN = "::"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
@@ -76,7 +76,7 @@ def open_url(kind: str, options: Mapping[str, Any]) -> Any:
     return filesystem
 
 
-def one_at_a_time(kind: str) -> bool:
+def is_one_at_a_time(kind: str) -> bool:
     """Return whether the filesystem of a kind must not be used by two threads at a time."""
     return any(bit.partition("://")[0] in _ONE_AT_A_TIME for bit in kind.split(_CHAIN))
 

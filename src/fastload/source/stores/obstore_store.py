@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from fastload.errors import StorageError
 from fastload.source.files import StoredFile
+from fastload.source.stores.http_versions import check_version, is_strong, version_of
 from fastload.source.stores.obstore_options import (
     AZURE,
     GCS,
@@ -44,7 +45,13 @@ __all__ = [
 # a child of fork().
 _used_by: list[int] = []
 # Part of obstore's messages about answers of some emulators and web servers.
-_LACKING = "Header missing from response"
+_LACKING = (
+    "Header missing from response",
+    "header not present in partial response",
+    "Failed to parse value for CONTENT_RANGE header",  # which may leave out the file's size
+)
+# Part of its message about names such as "a//b", which stores may have.
+_BAD_PATH = "Could not parse path"
 _NO_RANGE = "Range request not supported"
 
 
@@ -59,8 +66,8 @@ def mark_used() -> None:
 
 
 def lacks_headers(error: BaseException) -> bool:
-    """Return whether an error of obstore says that an answer lacks headers."""
-    return _LACKING in str(error)
+    """Return whether an error of obstore says that an answer lacks headers, or parts of them."""
+    return any(text in str(error) for text in _LACKING)
 
 
 def is_whole(error: BaseException) -> bool:
@@ -184,6 +191,8 @@ class NativeStore(Store):
 
     def _file(self, meta: Any, path: str) -> StoredFile:
         version = meta["version"] if self._protocol in GCS else meta["e_tag"]
+        if self._protocol in HTTP:
+            version = version_of(version, meta["last_modified"])
         return StoredFile(path, meta["size"], version or "")
 
     @override
@@ -192,9 +201,11 @@ class NativeStore(Store):
 
         store, name = self._store(file.path)
         options: Any = {"range": (start, stop)}
-        if file.version and not file.version.startswith("W/"):  # a weak ETag can't be matched
+        if is_strong(file.version):  # a weak ETag can't be matched
             options["version" if self._protocol in GCS else "if_match"] = file.version
         answer = await obstore.get_async(store, name, options=options)
+        if self._protocol in HTTP:  # web servers may ignore what the request asks for
+            check_version(file.version, answer.meta["e_tag"], answer.meta["last_modified"])
         data: Buffer = await answer.bytes_async()
         return data
 
@@ -204,11 +215,11 @@ class NativeStore(Store):
 
 
 class FallbackStore(Store):
-    """A store that switches to another client when an answer lacks headers.
+    """A store that switches to another client when an answer lacks headers, or at odd names.
 
     Args:
         first: store to read with at first.
-        open_other: opens the store to read with after such an answer.
+        open_other: opens the store to read with from then on.
     """
 
     def __init__(self, first: Store, open_other: Callable[[], Awaitable[Store]]) -> None:
@@ -231,7 +242,7 @@ class FallbackStore(Store):
             try:
                 return await self._first.read(file, start, stop)
             except Exception as error:
-                if not lacks_headers(error):
+                if not lacks_headers(error) and _BAD_PATH not in str(error):
                     raise
         return await (await self._opened()).read(file, start, stop)
 

@@ -19,6 +19,7 @@ from fastload.runtime.disk.cache import RAW
 from fastload.runtime.disk.entries import describe
 from fastload.runtime.disk.tier import CacheTier
 from fastload.runtime.native import core
+from fastload.source.stores.http_versions import is_strong
 from fastload.source.stores.hub.hub_paths import HUB, without_commit
 from fastload.source.stores.store import shown
 
@@ -299,8 +300,7 @@ def has_version(kind: str, file: StoredFile) -> bool:
     """Return whether the version of a file of a store changes with its bytes."""
     if any(bit.partition("://")[0] in _ARCHIVES for bit in kind.split("::")):
         return False
-    # Files with the same weak ETag may have different bytes.
-    return bool(file.version) and not file.version.startswith("W/")
+    return is_strong(file.version)
 
 
 def store_identity(filesystem: Any, options: Mapping[str, Any]) -> str | None:
@@ -326,9 +326,21 @@ def store_identity(filesystem: Any, options: Mapping[str, Any]) -> str | None:
     if within is None:
         return None
     own = getattr(filesystem, "storage_options", None)
-    endpoint = store_identity(None, own) if isinstance(own, dict) else ""
+    if own is None:  # pyarrow tells its options to pickle alone
+        own = _options_of_arrow(filesystem)
+    endpoint = store_identity(None, own)
+    host = [getattr(filesystem, name, own.get(name, "")) for name in ("host", "port")]
     base = getattr(filesystem, "base_path", "") or getattr(filesystem, "path", "")
-    return f"{kind.__module__}.{kind.__qualname__} {names} {endpoint} {base} {within}".rstrip()
+    named = f"{kind.__module__}.{kind.__qualname__} {names} {endpoint} {host} {base} {within}"
+    return named.rstrip()
+
+
+def _options_of_arrow(filesystem: Any) -> Mapping[str, Any]:
+    """Return the options of a filesystem of pyarrow that name its server."""
+    _, parts, *_ = filesystem.__reduce__()
+    found = next((part for part in parts if isinstance(part, dict)), {})
+    endpoint = found.get("endpoint_override")
+    return {**found, "endpoint_url": endpoint} if endpoint else found
 
 
 def _host(endpoint: str) -> str:

@@ -87,7 +87,7 @@ class Stores:
         if options is not None and not isinstance(options, dict):
             raise TypeError(f"Expected storage_options as a dict, got {type(options).__name__}")
         if filesystem is not None:
-            _check_filesystem(filesystem)
+            filesystem = _known_filesystem(filesystem)
             if options:
                 raise ValueError(
                     "Expected storage_options or a filesystem, got both: give the options to the "
@@ -422,11 +422,15 @@ def _is_arrow(filesystem: Any) -> bool:
     return type(filesystem).__module__.startswith("pyarrow.")
 
 
-def _check_filesystem(filesystem: Any) -> None:
+def _known_filesystem(filesystem: Any) -> Any:
+    """Return a filesystem, or the filesystem of fsspec that pyarrow has wrapped."""
     if _is_arrow(filesystem):
-        from pyarrow.fs import FileSystem
+        from pyarrow.fs import FileSystem, FSSpecHandler, PyFileSystem
 
         known = isinstance(filesystem, FileSystem)
+        # fsspec's own interface says more about files, and which filesystems take one thread.
+        if isinstance(filesystem, PyFileSystem) and isinstance(filesystem.handler, FSSpecHandler):
+            filesystem = filesystem.handler.fs
     else:
         from fsspec import AbstractFileSystem
 
@@ -435,6 +439,7 @@ def _check_filesystem(filesystem: Any) -> None:
         raise TypeError(
             f"Expected an fsspec or pyarrow filesystem, got {type(filesystem).__name__}"
         )
+    return filesystem
 
 
 def _check_scheme(scheme: str, path: str) -> None:
