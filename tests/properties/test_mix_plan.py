@@ -1,6 +1,7 @@
 """Properties of the plan of a mix: equal ranks, each row once, one sequence of sources, resume."""
 
 import collections
+import dataclasses
 import itertools
 import pickle
 
@@ -94,6 +95,18 @@ def test_each_world_draws_anew():
     heads = {bytes(order[:200].tolist()) for order in orders}
     # Those of an epoch on its first world are alike at first.
     assert len(heads) == len(orders) - 2
+
+
+def test_more_legs_than_python_has_stack_frames():
+    sources = [row_source(rows, Options(1)) for rows in (2000, 1000)]
+    mixture = Mixture(tuple(sources), None, "all", 5, (0, 1))
+    legs = [Leg(1 + number % 2, 1, 1) for number in range(600)]
+    assert mix_batches(mixture, 7, legs, 1) == 3000 - 900
+    # The states that are kept are those that a fresh process finds.
+    for some in (legs[:-1], legs, legs[:-20]):
+        fresh = dataclasses.replace(mixture, states=type(mixture.states)(8))
+        here, there = (mix_plan(one, 7, some, 2, 1) for one in (mixture, fresh))
+        assert here.order.tolist() == there.order.tolist()
 
 
 @thorough

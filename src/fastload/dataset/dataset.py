@@ -248,9 +248,10 @@ class FastParquetDataset(Resumable[_Item_co]):
         skip_steps: Numbers of steps to leave out of each epoch, such as range(1000, 1100).
             A step is one batch of each rank; steps count from 0 at the beginning of the epoch, as
             in `rows_of`. All other steps have the rows that they have without the option, and
-            keep their numbers. A state counts steps that were left out as delivered, so a run may
-            resume with other `skip_steps`. After a resume on another number of ranks or workers,
-            the numbers mean the steps of the new run.
+            keep their numbers; but other readable rows may take the place of those that
+            on_error="skip" leaves out. A state counts steps that were left out as delivered, so a
+            run may resume with other `skip_steps`. After a resume on another number of ranks or
+            workers, the numbers mean the steps of the new run.
         mesh: A torch DeviceMesh whose data-parallel dimensions give rank and world size.
             Processes that differ only in other dimensions (tensor, pipeline, context) read the
             same rows. Data-parallel are dimensions with names such as "dp", "dp_replicate",

@@ -114,8 +114,8 @@ class EpochCell:
 
     def __init__(self, position: Position) -> None:
         first = {"0": PassStart(position)}
-        latest = {"by_worker": False, "latest": None, "workers": None, "weights": position.weights}
-        self._become_owner({"newest": 0, "next": first, "passes": {}, **latest})
+        latest = {"latest": None, "workers": None, "weights": position.weights}
+        self._become_owner({"newest": 0, "next": first, **latest})
 
     def give(self, order: PassStart) -> None:
         """Let the next pass follow an order."""
@@ -245,6 +245,9 @@ class EpochCell:
         return str(max(number, int(min(document["next"], key=int))))
 
     def _become_owner(self, document: dict[str, Any]) -> None:
+        # This cell counts the starts of processes anew, so its passes have the names that passes of
+        # another cell had.
+        document = {**document, "passes": {}, "by_worker": False}
         self._owner = os.getpid()
         self._record = SharedRecord.of(document, _encoded, private=True)
         # Shared memory for weights must exist before a worker starts.
@@ -259,7 +262,7 @@ class EpochCell:
     def _leave(self) -> None:
         """Make a new record if this process is neither the owner nor a worker."""
         if os.getpid() != self._owner and get_worker_info() is None:
-            self._become_owner({**self._born, "by_worker": False})
+            self._become_owner(self._born)
 
     def before_start(self) -> dict[str, Any]:
         """Return the values that the next process this thread starts is born with."""

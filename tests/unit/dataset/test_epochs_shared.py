@@ -187,6 +187,24 @@ def test_pickled_cell_stands_alone(cell):
     assert begun(cell) == 1
 
 
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda cell: pickle.loads(pickle.dumps(cell))])
+def test_workers_of_a_copy_join_no_pass_of_the_original(cell, monkeypatch, copied):
+    assert Workers(monkeypatch, cell).epochs() == [0] * 3
+    other = copied(cell)
+    assert not other.begun_by_worker
+    other.give(at(5))
+    assert Workers(monkeypatch, other).epochs() == [5] * 3
+    assert Workers(monkeypatch, cell).epochs() == [1] * 3
+
+
+def test_workers_of_a_forked_process_join_no_pass_of_its_parent(cell, monkeypatch):
+    Workers(monkeypatch, cell).epochs()
+    child = os.fork()
+    if child == 0:
+        os._exit(Workers(monkeypatch, cell).epochs() == [1] * 3)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+
+
 def test_fork_stands_alone(cell):
     cell.begin(never)
     child = os.fork()

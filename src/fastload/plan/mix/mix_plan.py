@@ -18,6 +18,7 @@ have different numbers of batches.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -32,7 +33,7 @@ from fastload.plan.steps import StepShare
 from fastload.plan.units.canonical import merged_ranks, slices_of_rank, step_of_all_ranks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Hashable, Iterator, Sequence
 
     from fastload.plan.intervals import Int64s
     from fastload.plan.mix.draws import Indices
@@ -289,25 +290,35 @@ def _repetitions(mixture: Mixture, state: _MixState, number: int) -> Iterator[_R
 
 def _state_on(mixture: Mixture, epoch: int, legs: tuple[Leg, ...], world: int) -> _MixState:
     """Return the progress after merged `legs`, ready to continue on `world` ranks."""
-    name = (mixture.seed, mixture.seeds, epoch, legs, world)
-    state = mixture.states.get(name, lambda: _new_state(mixture, epoch, legs, world))
+    states, worlds = mixture.states, [*(leg.world for leg in legs), world]
+
+    def name(number: int) -> Hashable:
+        return mixture.seed, mixture.seeds, epoch, legs[:number], worlds[number]
+
+    # One leg after the other, not by recursion: an epoch may have hundreds of legs.
+    known = next((n for n in range(len(legs), 0, -1) if name(n) in states), 0)
+    state = states.get(name(known), lambda: _first_state(mixture, epoch, worlds[0]))
+    for number in range(known + 1, len(worlds)):
+        before = cast("_MixState", state)
+        shape = legs[number - 1], worlds[number]
+        state = states.get(name(number), partial(_next_state, mixture, before, *shape))
     return cast("_MixState", state)
 
 
-def _new_state(mixture: Mixture, epoch: int, legs: tuple[Leg, ...], world: int) -> _MixState:
-    if not legs:
-        of_sources = zip(mixture.sources, mixture.seeds, strict=True)
-        sources = tuple(
-            _SourceState(units.positions(seed, epoch), seed) for units, seed in of_sources
-        )
-        return _new_stretch(mixture, epoch, sources, 0, world)
-    *before, last = legs
-    state = _after(mixture, _state_on(mixture, epoch, tuple(before), last.world), last)
+def _first_state(mixture: Mixture, epoch: int, world: int) -> _MixState:
+    of_sources = zip(mixture.sources, mixture.seeds, strict=True)
+    sources = tuple(_SourceState(units.positions(seed, epoch), seed) for units, seed in of_sources)
+    return _new_stretch(mixture, epoch, sources, 0, world)
+
+
+def _next_state(mixture: Mixture, before: _MixState, leg: Leg, world: int) -> _MixState:
+    """Return the progress after a leg that began at `before`, ready for `world` ranks."""
+    state = _after(mixture, before, leg)
     if state.world == world:
         return state
     if not len(state.rest):
         return replace(state, world=world)
-    return _new_stretch(mixture, epoch, state.sources, state.stretch + 1, world)
+    return _new_stretch(mixture, before.epoch, state.sources, state.stretch + 1, world)
 
 
 def _new_stretch(

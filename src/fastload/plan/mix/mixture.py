@@ -36,6 +36,9 @@ class Newest(Generic[T]):
         self._most = most
         self._values: dict[Hashable, T] = {}
 
+    def __contains__(self, name: Hashable) -> bool:
+        return name in self._values
+
     def get(self, name: Hashable, make: Callable[[], T]) -> T:
         """Return the value of a name; `make` makes the value if it is not kept."""
         found = self._values.pop(name, None)
