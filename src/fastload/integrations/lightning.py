@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, Any
 
 from lightning.pytorch import Callback
 
+from fastload.dataset.loaders.loader_pass import LoaderPass
 from fastload.dataset.loaders.stateful import StatefulLoader, position_only, read_dataset
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Generator, Iterator, Mapping
 
     from torch.utils.data import DataLoader
 
@@ -57,6 +58,9 @@ class ResumableLoader(StatefulLoader, Callback):
         self._set_up = False
 
     def __iter__(self) -> Iterator[Any]:
+        return LoaderPass(self._deliver())
+
+    def _deliver(self) -> Generator[Any]:
         if not self._set_up:
             raise RuntimeError(
                 "Expected this loader among the Trainer's callbacks, got a Trainer without it: "
