@@ -56,6 +56,15 @@ def test_forms_of_indices(dataset):
     }
 
 
+def test_no_rows_of_a_dataset_without_rows(path):
+    with FastParquetDataset(path, filters=[("id", "<", 0)]) as dataset:
+        for indices in ([], torch.zeros(0, dtype=torch.int64)):
+            with pytest.raises(ValueError, match="^Expected a dataset with rows, got one without$"):
+                dataset.take(indices)
+        with pytest.raises(IndexError, match="the dataset has 0 rows"):
+            dataset.take([0])
+
+
 @pytest.mark.parametrize("index", [ROWS, -ROWS - 1, 2**62, np.uint64(2**64 - 1)])
 def test_rows_that_do_not_exist(dataset, index):
     with pytest.raises(IndexError, match=rf"got {index}: the dataset has {ROWS} rows"):

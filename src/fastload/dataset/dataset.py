@@ -587,6 +587,7 @@ class FastParquetDataset(Resumable[_Item_co]):
         Raises:
             IndexError: A row does not exist.
             TypeError: `indices` are not integers in one dimension.
+            ValueError: `indices` are empty, and so is the dataset.
             RuntimeError: The dataset was closed.
         """
         if self._closed:
