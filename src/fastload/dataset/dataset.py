@@ -704,7 +704,8 @@ class FastParquetDataset(Resumable[_Item_co]):
             capacity: Largest number of spans to keep; later spans are counted and dropped.
 
         Raises:
-            ValueError: `capacity` is less than 1.
+            TypeError, ValueError: `capacity` is not an int, or is less than 1.
+            RuntimeError: A trace of this dataset is being recorded already.
         """
         return recorded(self._engines, capacity)
 
