@@ -254,11 +254,17 @@ class Resumable(IterableDataset[_Item_co]):
             "source", the names of the sources.
 
         Raises:
-            TypeError: `step` is neither an int nor a range.
-            ValueError: The epoch has no such step, or the step ran on fewer ranks.
+            TypeError: `step` is neither an int nor a range, or another argument is not an int.
+            ValueError: The epoch has no such step, the step ran on fewer ranks, or `num_workers` is
+                negative.
         """
         if isinstance(step, bool) or not isinstance(step, (int, range)):
             raise TypeError(f"Expected step as an int or a range, got {step!r}")
+        for name, number in (("rank", rank), ("num_workers", num_workers)):
+            if number is not None and type(number) is not int:
+                raise TypeError(f"Expected {name} as int, got {number!r}")
+        if num_workers is not None and num_workers < 0:
+            raise ValueError(f"Expected num_workers to be at least 0, got {num_workers}")
         position, workers = self._epochs.latest
         if position is None:
             position = self._next_position()

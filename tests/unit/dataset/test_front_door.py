@@ -76,6 +76,21 @@ def test_head_refuses_other_numbers(path, rows):
         dataset.head(rows)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"rank": 0.0}, TypeError, "Expected rank as int, got 0.0"),
+        ({"rank": "0"}, TypeError, "Expected rank as int, got '0'"),
+        ({"num_workers": 1.5}, TypeError, "Expected num_workers as int, got 1.5"),
+        ({"num_workers": -3}, ValueError, "Expected num_workers to be at least 0, got -3"),
+    ],
+)
+def test_rows_of_refuses_what_is_no_number(path, arguments, error, message):
+    dataset = FastParquetDataset(path, nulls="zero")
+    with dataset, pytest.raises(error, match=f"^{message}$"):
+        dataset.rows_of(0, **arguments)
+
+
 def test_print_of_a_dataset_reads_like_a_table(path):
     dataset = FastParquetDataset(
         path, nulls="zero", exclude=["user"], batch_size=4, shuffle=True, limit=7
