@@ -558,8 +558,7 @@ class FastParquetDataset(Resumable[_Item_co]):
                 for `n` rows.
             RuntimeError: The dataset was closed.
         """
-        if self._closed:
-            raise RuntimeError("Expected an open dataset, got one that was closed")
+        self._expect_open()
         columns, exclude = self._columns
         projection = plan_columns(
             self._source, columns, exclude=exclude, nulls="mask", check_nulls=False
@@ -590,8 +589,7 @@ class FastParquetDataset(Resumable[_Item_co]):
             ValueError: `indices` are empty, and so is the dataset.
             RuntimeError: The dataset was closed.
         """
-        if self._closed:
-            raise RuntimeError("Expected an open dataset, got one that was closed")
+        self._expect_open()
         if self._taker is None:
             extra = self._extra_outputs(self._options.uneven, self._lasting_steps)
             self._taker = RowTaker(self._engines, self._projection, extra, self._lasting_steps)
@@ -721,6 +719,7 @@ class FastParquetDataset(Resumable[_Item_co]):
 
         Raises:
             CacheError: The cache keeps nothing of these files, or has no room for all rows.
+            RuntimeError: The dataset was closed.
         """
         self._warm(progress, share=(0, 1))
 
@@ -731,6 +730,7 @@ class FastParquetDataset(Resumable[_Item_co]):
             progress: as for `warm_cache`.
             share: number of the share, and number of shares.
         """
+        self._expect_open()
         options = self._options
         if self._by_tokens is not None:
             # Which rows are a rank's differs from epoch to epoch, or depends on all lengths.

@@ -283,6 +283,10 @@ class Resumable(IterableDataset[_Item_co]):
         if (running := self._pass) is not None:
             running.end(*_CLOSED)
 
+    def _expect_open(self) -> None:
+        if self._closed:
+            raise RuntimeError("Expected an open dataset, got one that was closed")
+
     def __enter__(self) -> Self:
         return self
 
@@ -309,8 +313,7 @@ class Resumable(IterableDataset[_Item_co]):
             The position where the pass begins, and the worker slot of this process.
         """
         with self._epochs.beginning:
-            if self._closed:
-                raise RuntimeError("Expected an open dataset, got one that was closed")
+            self._expect_open()
             # A worker process reads nothing here: see `_begin`.
             order = self._epochs.next if get_worker_info() is None else None
             try:
