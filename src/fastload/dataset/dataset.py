@@ -710,8 +710,8 @@ class FastParquetDataset(Resumable[_Item_co]):
     def warm_cache(self, progress: bool | Callable[[int, int], None] = True) -> None:
         """Fill `cache` with the rows of this rank; with shuffle, with the rows of all ranks.
 
-        With `pack` or a `TokenBudget`, the rows of all ranks are also read. A second call reads
-        only rows that the cache lacks.
+        With `pack`, a `TokenBudget` or `weights`, the rows of all ranks are also read. A second
+        call reads only rows that the cache lacks.
 
         Args:
             progress: True to show the progress on stderr (a bar on a terminal, otherwise lines),
@@ -732,9 +732,11 @@ class FastParquetDataset(Resumable[_Item_co]):
         """
         self._expect_open()
         options = self._options
+        # Which rows are a rank's differs from epoch to epoch, or depends on all lengths.
         if self._by_tokens is not None:
-            # Which rows are a rank's differs from epoch to epoch, or depends on all lengths.
             options = replace(options, shuffle=True, batch_size=1)
+        if self._weights is not None:
+            options = replace(options, shuffle=True)
         plans = (self._rows.row_groups, options, self._resolved_rank())
         maker = self._engines.block_maker()
         if maker is not None:
