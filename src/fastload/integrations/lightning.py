@@ -92,14 +92,14 @@ class ResumableLoader(StatefulLoader, Callback):
                 changed, or the state changes the number of batches of the epoch, which Lightning
                 counts only once.
         """
-        batches = len(self)
-        super().load_state_dict(state_dict)
-        if len(self) != batches:
+        batches, (resumed, _) = len(self), self._dataset._epoch_of(state_dict)  # noqa: SLF001
+        if resumed != batches:
             raise ValueError(
-                f"Expected an epoch of {batches} batches, got one of {len(self)} from the state: "
+                f"Expected an epoch of {batches} batches, got one of {resumed} from the state: "
                 "Lightning resumes in the middle of an epoch only on the number of ranks that "
                 "saved the checkpoint; use a checkpoint from the end of an epoch"
             )
+        super().load_state_dict(state_dict)
 
 
 class WaitLogger(Callback):
