@@ -21,7 +21,15 @@ from torch.utils.data import (
     random_split,
 )
 
-from fastload import Batch, Column, CorruptFileError, FastParquetDataset, NullValueError, kernel
+from fastload import (
+    Batch,
+    Column,
+    CorruptFileError,
+    FastParquetDataset,
+    NullValueError,
+    Pack,
+    kernel,
+)
 from fastload.testing import assert_same_batches
 from support.sample_files import sample_table, write_sample
 
@@ -56,10 +64,26 @@ def test_forms_of_indices(dataset):
     }
 
 
+def test_rows_of_a_packed_dataset_are_documents(tmp_path):
+    documents = [[number] * (number % 5) for number in range(50)]
+    table = pa.table({"ids": documents, "mask": documents, "other": list(range(50))})
+    pq.write_table(table, tmp_path / "documents.parquet", row_group_size=7)
+    pack = Pack("ids", 16, along=("mask",))
+    with FastParquetDataset(tmp_path, pack=pack, uneven="pad", provenance=True) as dataset:
+        batch = dataset.take([49, 0, 3, 49])
+        assert set(batch) == {"ids", "mask", "__file__", "__row__", "__valid__"}
+        assert batch["ids"].tolist() == [documents[number] for number in (49, 0, 3, 49)]
+        assert batch["mask"].tolist() == batch["ids"].tolist()
+        assert batch["__row__"].tolist() == [49, 0, 3, 49]
+        assert dataset.take([]).rows == 0
+        assert [row["ids"].tolist() for row in dataset.by_index()] == documents
+        assert sum(batch["ids"].sum() for batch in dataset) == sum(map(sum, documents))
+
+
 def test_no_rows_of_a_dataset_without_rows(path):
     with FastParquetDataset(path, filters=[("id", "<", 0)]) as dataset:
         for indices in ([], torch.zeros(0, dtype=torch.int64)):
-            with pytest.raises(ValueError, match="^Expected a dataset with rows, got one without$"):
+            with pytest.raises(ValueError, match="Expected a dataset with rows, got one without"):
                 dataset.take(indices)
         with pytest.raises(IndexError, match="the dataset has 0 rows"):
             dataset.take([0])

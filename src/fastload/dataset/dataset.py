@@ -572,8 +572,9 @@ class FastParquetDataset(Resumable[_Item_co]):
         Row i is the i-th of the `num_rows` rows that `filters` and `split` keep, in stored order:
         `shuffle`, `limit` and the ranks play no part. A row may be asked for several times. Each
         page that holds a row is decoded once. `preprocess` is applied, `augment` is not, and a
-        corrupt row group raises an error whatever `on_error` says. The running pass and the epoch
-        stay as they are. Several threads may take rows at the same time.
+        corrupt row group raises an error whatever `on_error` says. With `pack`, the rows are
+        documents, as in `head`. The running pass and the epoch stay as they are. Several threads
+        may take rows at the same time.
 
         Example:
             ds = FastParquetDataset("train", columns=["f1", "label"])
@@ -592,7 +593,7 @@ class FastParquetDataset(Resumable[_Item_co]):
         self._expect_open()
         if self._taker is None:
             extra = self._extra_outputs(self._options.uneven, self._lasting_steps)
-            self._taker = RowTaker(self._engines, self._projection, extra, self._lasting_steps)
+            self._taker = RowTaker(self._engines, self._lists, extra, self._lasting_steps)
         return self._taker.take(indices)
 
     def by_index(self) -> RowsByIndex:

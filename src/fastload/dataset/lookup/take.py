@@ -55,6 +55,7 @@ class RowTaker:
         outputs, kernels = plan_kernels(steps, projection.outputs, extra)
         self._engines = replace(
             engines,
+            projection=projection,
             outputs=outputs,
             kernels=kernels,
             options=replace(engines.options, shuffle=False),
