@@ -547,8 +547,8 @@ class FastParquetDataset(Resumable[_Item_co]):
 
         With `pack`, the rows are documents and the packed outputs are lists: nothing is packed.
         The running pass and the epoch stay as they are. The steps of `preprocess` and `augment`
-        are applied, with the seeds of epoch 0. Nulls are treated as with nulls="mask". `offset`
-        does not count.
+        are applied, with the seeds of epoch 0. Nulls are treated as with nulls="mask". `limit`
+        counts, `offset` does not.
 
         Args:
             n: Number of rows, at least 1. A dataset with fewer rows gives all its rows.

@@ -45,7 +45,9 @@ def head(
     if rows < 1:
         raise ValueError(f"Expected n to be at least 1, got {rows}")
     kept, options = engines.rows.row_groups, engines.options
-    rows = max(1, min(rows, kept.total_rows, options.limit or rows))
+    rows = min(rows, kept.total_rows, rows if options.limit is None else options.limit)
+    if not rows:
+        raise ValueError("Expected a dataset with rows, got one without")
     outputs, kernels = plan_kernels(steps, projection.outputs, extra)
     own = replace(
         engines,
