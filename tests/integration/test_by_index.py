@@ -21,7 +21,14 @@ from torch.utils.data import (
     random_split,
 )
 
-from fastload import Batch, Column, CorruptFileError, FastParquetDataset, NullValueError, kernel
+from fastload import (
+    Batch,
+    Column,
+    CorruptFileError,
+    FastParquetDataset,
+    NullValueError,
+    kernel,
+)
 from fastload.testing import assert_same_batches
 from support.sample_files import sample_table, write_sample
 
@@ -64,6 +71,15 @@ def test_few_long_rows_need_little_memory(tmp_path):
         assert next(iter(dataset))["text"].tolist() == texts[:2]
         assert dataset.take([99, 0])["text"].tolist() == [texts[99], texts[0]]
         assert dataset.by_index()[50]["text"] == texts[50]
+
+
+def test_no_rows_of_a_dataset_without_rows(path):
+    with FastParquetDataset(path, filters=[("id", "<", 0)]) as dataset:
+        for indices in ([], torch.zeros(0, dtype=torch.int64)):
+            with pytest.raises(ValueError, match="Expected a dataset with rows, got one without"):
+                dataset.take(indices)
+        with pytest.raises(IndexError, match="the dataset has 0 rows"):
+            dataset.take([0])
 
 
 @pytest.mark.parametrize("index", [ROWS, -ROWS - 1, 2**62, np.uint64(2**64 - 1)])

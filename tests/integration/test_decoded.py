@@ -194,6 +194,23 @@ def test_elements_that_lie_otherwise_than_their_shape_says(tmp_path):
             assert_same(kept, plain)
 
 
+@pytest.mark.parametrize("options", [{}, {"global_batch_size": 64, "canonical_ranks": 4}])
+def test_a_warm_cache_has_the_rows_that_weights_give_to_a_rank(paths, tmp_path, options):
+    calls = []
+
+    def counted(block):
+        calls.append(len(block["i"]))
+        return block
+
+    weights = np.where(np.arange(2 * ROWS + 1) < ROWS // 2, 9.0, 0.1)
+    more = {"columns": ["i"], "preprocess": counted, "weights": weights, "cache": tmp_path}
+    with FastParquetDataset(paths, **more, **options, rank=1, world_size=2) as dataset:
+        dataset.warm_cache(progress=False)
+        calls.clear()
+        assert sum(batch.rows for batch in dataset) > ROWS // 2
+    assert calls == []
+
+
 def test_preprocess_is_not_called_again(paths, tmp_path):
     calls = []
 

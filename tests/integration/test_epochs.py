@@ -193,8 +193,10 @@ def test_closed_dataset(dataset, orders):
     assert ids_of([batch]) == orders[0][:64]
     with pytest.raises(RuntimeError, match=r"close\(\) of the dataset ended this pass after 1 bat"):
         next(running)
-    with pytest.raises(RuntimeError, match="Expected an open dataset, got one that was closed"):
-        iter(dataset)
+    calls = (dataset.__iter__, dataset.head, dataset.warm_cache, lambda: dataset.take([0]))
+    for call in calls:
+        with pytest.raises(RuntimeError, match="Expected an open dataset, got one that was closed"):
+            call()
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from fastload import FastParquetDataset, mix
 from fastload.dataset.passes import epoch_iterator
 from fastload.dataset.passes.open_feed import FeedFactory
 from fastload.engine.engine import Engine
+from fastload.plan.mix import mix_plan
 from support.sample_files import ids_of, write_sample
 
 ROWS = 20_000
@@ -28,9 +29,9 @@ def path(tmp_path_factory):
     return write_sample(tmp_path_factory.mktemp("interrupted") / "sample.parquet", ROWS, 1000)
 
 
-def failing(monkeypatch, name, number, error):
-    """Let call `number` of a method of FeedFactory raise an error."""
-    method, calls = getattr(FeedFactory, name), []
+def failing(monkeypatch, owner, name, number, error):
+    """Let call `number` of a function of a class or module raise an error."""
+    method, calls = getattr(owner, name), []
 
     def called(*arguments, **options):
         calls.append(name)
@@ -38,7 +39,7 @@ def failing(monkeypatch, name, number, error):
             raise error
         return method(*arguments, **options)
 
-    monkeypatch.setattr(FeedFactory, name, called)
+    monkeypatch.setattr(owner, name, called)
 
 
 def next_with_ctrl_c(scan):
@@ -170,7 +171,7 @@ def test_a_pass_that_fails_to_begin_is_begun_again(path, monkeypatch, error):
         next(running)
         state = dataset.state_dict()
         dataset.load_state_dict(state)
-        failing(monkeypatch, "open", 1, error)
+        failing(monkeypatch, FeedFactory, "open", 1, error)
         with pytest.raises(error):
             iter(dataset)
         assert dataset.state_dict() == state
@@ -178,7 +179,11 @@ def test_a_pass_that_fails_to_begin_is_begun_again(path, monkeypatch, error):
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
-def test_a_mix_leaves_out_no_repetition(path, tmp_path, monkeypatch, error):
+@pytest.mark.parametrize(
+    ("owner", "name", "number"),
+    [(FeedFactory, "open_share", 2), (mix_plan, "ranges_to_deliver", 4)],
+)
+def test_a_mix_leaves_out_no_repetition(path, tmp_path, monkeypatch, owner, name, number, error):
     few = write_sample(tmp_path / "few.parquet", 1000, 100)
 
     def mixed():
@@ -190,7 +195,7 @@ def test_a_mix_leaves_out_no_repetition(path, tmp_path, monkeypatch, error):
         whole = [batch["id"].tolist() for batch in dataset]
     with mixed() as dataset:
         running, got = iter(dataset), []
-        failing(monkeypatch, "open_share", 2, error)
+        failing(monkeypatch, owner, name, number, error)
         while True:
             try:
                 got.append(next(running)["id"].tolist())

@@ -125,6 +125,8 @@ def test_text_and_head(path):
         assert "of which offset keeps 30" in repr(dataset)
     with make(path, limit=0) as dataset:
         assert "of which limit keeps 0" in repr(dataset)
+        with pytest.raises(ValueError, match="Expected a dataset with rows, got one without"):
+            dataset.head()
 
 
 def test_the_cache_is_filled_with_the_rows_after_the_offset(path, tmp_path):

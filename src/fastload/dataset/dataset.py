@@ -570,8 +570,7 @@ class FastParquetDataset(Resumable[_Item_co]):
                 for `n` rows.
             RuntimeError: The dataset was closed.
         """
-        if self._closed:
-            raise RuntimeError("Expected an open dataset, got one that was closed")
+        self._expect_open()
         columns, exclude = self._columns
         projection = plan_columns(
             self._source, columns, exclude=exclude, nulls="mask", check_nulls=False
@@ -600,10 +599,10 @@ class FastParquetDataset(Resumable[_Item_co]):
         Raises:
             IndexError: A row does not exist.
             TypeError: `indices` are not integers in one dimension.
+            ValueError: `indices` are empty, and so is the dataset.
             RuntimeError: The dataset was closed.
         """
-        if self._closed:
-            raise RuntimeError("Expected an open dataset, got one that was closed")
+        self._expect_open()
         if self._taker is None:
             extra = self._extra_outputs(self._options.uneven, self._lasting_steps)
             self._taker = RowTaker(self._engines, self._lists, extra, self._lasting_steps)
@@ -716,15 +715,16 @@ class FastParquetDataset(Resumable[_Item_co]):
             capacity: Largest number of spans to keep; later spans are counted and dropped.
 
         Raises:
-            ValueError: `capacity` is less than 1.
+            TypeError, ValueError: `capacity` is not an int, or is less than 1.
+            RuntimeError: A trace of this dataset is being recorded already.
         """
         return recorded(self._engines, capacity)
 
     def warm_cache(self, progress: bool | Callable[[int, int], None] = True) -> None:
         """Fill `cache` with the rows of this rank; with shuffle, with the rows of all ranks.
 
-        With `pack` or a `TokenBudget`, the rows of all ranks are also read. A second call reads
-        only rows that the cache lacks.
+        With `pack`, a `TokenBudget` or `weights`, the rows of all ranks are also read. A second
+        call reads only rows that the cache lacks.
 
         Args:
             progress: True to show the progress on stderr (a bar on a terminal, otherwise lines),
@@ -732,6 +732,7 @@ class FastParquetDataset(Resumable[_Item_co]):
 
         Raises:
             CacheError: The cache keeps nothing of these files, or has no room for all rows.
+            RuntimeError: The dataset was closed.
         """
         self._warm(progress, share=(0, 1))
 
@@ -748,13 +749,16 @@ class FastParquetDataset(Resumable[_Item_co]):
             share: number of the share, and number of shares.
             since_ns: time at which the first share began; None = now.
         """
+        self._expect_open()
         if self._engines.blocks is not None and not self.num_rows:
             return  # without rows there is nothing to keep
         began_ns = time.time_ns() if since_ns is None else since_ns
         options = self._options
+        # Which rows are a rank's differs from epoch to epoch, or depends on all lengths.
         if self._by_tokens is not None:
-            # Which rows are a rank's differs from epoch to epoch, or depends on all lengths.
             options = replace(options, shuffle=True, batch_size=1)
+        if self._weights is not None:
+            options = replace(options, shuffle=True)
         plans = (self._rows.row_groups, options, self._resolved_rank())
         maker = self._engines.block_maker()
         if maker is not None:

@@ -250,9 +250,9 @@ class ProcessEngine:
 
     def start_spans(self, capacity: int) -> None:
         """Record spans from now on, in the engine of this process and in engines made later."""
-        self.span_capacity = capacity
         if self.current is not None and self.current.mine:
             self.current.pipeline.start_spans(capacity)
+        self.span_capacity = capacity
 
     def stop_spans(self) -> tuple[list[core.RecordedSpan], list[str], int]:
         """Stop recording, and return the spans as `Pipeline.stop_spans` does."""

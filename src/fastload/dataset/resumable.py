@@ -110,7 +110,10 @@ class Resumable(IterableDataset[_Item_co]):
         A dataset that yields single rows counts rows. The epoch is that of the running pass, or of
         the next pass if no pass is running.
         """
-        position = self._epoch_position()
+        return self._length_at(self._epoch_position())
+
+    def _length_at(self, position: Position) -> int:
+        """Return the number of batches of this rank in the epoch of a position."""
         left = self._batches(position, self._resolved_rank().rank)
         return self._delivered(position) + left
 
@@ -216,7 +219,6 @@ class Resumable(IterableDataset[_Item_co]):
         info = get_worker_info()
         worker = None if info is None else (info.id, info.num_workers)
         position, own = self._decoded(state, worker)
-        check_epoch(position.epoch)
         self._end_pass(*_LOADED)
         if own:
             self._own = position
@@ -286,6 +288,10 @@ class Resumable(IterableDataset[_Item_co]):
         if (running := self._pass) is not None:
             running.end(*_CLOSED)
 
+    def _expect_open(self) -> None:
+        if self._closed:
+            raise RuntimeError("Expected an open dataset, got one that was closed")
+
     def __enter__(self) -> Self:
         return self
 
@@ -312,8 +318,7 @@ class Resumable(IterableDataset[_Item_co]):
             The position where the pass begins, and the worker slot of this process.
         """
         with self._epochs.beginning:
-            if self._closed:
-                raise RuntimeError("Expected an open dataset, got one that was closed")
+            self._expect_open()
             # A worker process reads nothing here: see `_begin`.
             order = self._epochs.next if get_worker_info() is None else None
             try:
@@ -349,7 +354,18 @@ class Resumable(IterableDataset[_Item_co]):
 
     def _next_position(self) -> Position:
         """Return the position where the next pass begins."""
-        return self._epochs.weighed(resolved(self._epochs.next, self._is_finished))
+        return self._position_of(self._epochs.next)
+
+    def _position_of(self, order: PassStart) -> Position:
+        return self._epochs.weighed(resolved(order, self._is_finished))
+
+    def _epoch_of(self, state: Mapping[str, Any]) -> tuple[int, int]:
+        """Return the batches of this rank in the epoch that a state continues, and those delivered.
+
+        Raises the errors of `load_state_dict`.
+        """
+        position = self._position_of(PassStart(self._decoded(state, None)[0]))
+        return self._length_at(position), self._delivered(position)
 
     def _state_of_next_pass(self) -> dict[str, Any]:
         """Return the state with which the next pass begins, once the running pass is over."""

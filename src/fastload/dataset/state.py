@@ -8,6 +8,7 @@ import json
 import zlib
 from typing import TYPE_CHECKING, Any
 
+from fastload.dataset.epochs import check_epoch
 from fastload.errors import SourceChangedError
 from fastload.plan.position import Position
 from fastload.plan.progress import Leg
@@ -190,6 +191,7 @@ def decode_position(
         position = Position(seed, epoch, progress, _whole(taken), seeds, weights)
     except (AttributeError, KeyError, TypeError) as error:
         raise no_state(state, error) from error
+    check_epoch(epoch)
     own = "worker" in state
     if own and (worker is None or list(worker) != saved_by):
         raise ValueError(

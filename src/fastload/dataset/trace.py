@@ -111,10 +111,19 @@ def recorded(engines: ProcessEngine, capacity: int) -> Iterator[Trace]:
     """Record what the core does for the engines of a dataset, inside a with block.
 
     Raises:
+        TypeError: `capacity` is not an int.
         ValueError: `capacity` is less than 1.
+        RuntimeError: the engines are being recorded already.
     """
+    if type(capacity) is not int:
+        raise TypeError(f"Expected capacity as int, got {capacity!r}")
     if capacity < 1:
         raise ValueError(f"Expected capacity to be at least 1, got {capacity}")
+    if engines.span_capacity:
+        raise RuntimeError(
+            "Expected a dataset that no trace records, got one inside a with block of trace(): end "
+            "that block first"
+        )
     trace = Trace()
     engines.start_spans(capacity)
     try:

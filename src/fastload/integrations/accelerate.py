@@ -18,10 +18,11 @@ from accelerate.state import GradientState
 from torch.utils.data import IterableDataset
 
 from fastload.batch.batch import Batch
+from fastload.dataset.loaders.loader_pass import LoaderPass
 from fastload.dataset.loaders.stateful import StatefulLoader, position_only, read_dataset
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Generator, Iterable, Iterator
 
     import torch
     from accelerate import Accelerator
@@ -89,6 +90,9 @@ class PreparedLoader(StatefulLoader, DataLoaderStateMixin):
         self._non_blocking = non_blocking
 
     def __iter__(self) -> Iterator[Batch]:
+        return LoaderPass(self._deliver())
+
+    def _deliver(self) -> Generator[Batch]:
         self._keep_state()
         self.begin()
         ready: Batch | None = None

@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, Any
 
 from lightning.pytorch import Callback
 
+from fastload.dataset.loaders.loader_pass import LoaderPass
 from fastload.dataset.loaders.stateful import StatefulLoader, position_only, read_dataset
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Generator, Iterator, Mapping
 
     from torch.utils.data import DataLoader
 
@@ -57,6 +58,9 @@ class ResumableLoader(StatefulLoader, Callback):
         self._set_up = False
 
     def __iter__(self) -> Iterator[Any]:
+        return LoaderPass(self._deliver())
+
+    def _deliver(self) -> Generator[Any]:
         if not self._set_up:
             raise RuntimeError(
                 "Expected this loader among the Trainer's callbacks, got a Trainer without it: "
@@ -88,14 +92,14 @@ class ResumableLoader(StatefulLoader, Callback):
                 changed, or the state changes the number of batches of the epoch, which Lightning
                 counts only once.
         """
-        batches = len(self)
-        super().load_state_dict(state_dict)
-        if len(self) != batches:
+        batches, (resumed, _) = len(self), self._dataset._epoch_of(state_dict)  # noqa: SLF001
+        if resumed != batches:
             raise ValueError(
-                f"Expected an epoch of {batches} batches, got one of {len(self)} from the state: "
+                f"Expected an epoch of {batches} batches, got one of {resumed} from the state: "
                 "Lightning resumes in the middle of an epoch only on the number of ranks that "
                 "saved the checkpoint; use a checkpoint from the end of an epoch"
             )
+        super().load_state_dict(state_dict)
 
 
 class WaitLogger(Callback):

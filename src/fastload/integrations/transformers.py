@@ -244,15 +244,15 @@ class DatasetPlace(transformers.TrainerCallback, ExportableState):
             return
         accumulated = args.gradient_accumulation_steps
         steps = max(1, math.ceil(len(loader) / accumulated))
-        loader.load_state_dict(place)
         counted = state.global_step % steps * accumulated
-        delivered = loader._delivered_before  # noqa: SLF001
+        _, delivered = loader._dataset._epoch_of(place)  # noqa: SLF001
         if counted != delivered and not args.ignore_data_skip:
             raise ValueError(
                 f"Expected to resume after {delivered} batches of the epoch, the number in the "
                 f"checkpoint, got {counted} by the Trainer's count of steps: the number of ranks "
                 "or gradient_accumulation_steps has changed; set ignore_data_skip=True"
             )
+        loader.load_state_dict(place)
 
 
 def _epoch_rows(loader: PreparedLoader) -> int:

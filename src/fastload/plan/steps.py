@@ -20,8 +20,6 @@ from fastload.plan.read_plan import PADDING, share_plan
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numpy.typing import NDArray
-
     from fastload.plan.intervals import Int64s
     from fastload.plan.options import Options
     from fastload.plan.permutation import Permute
@@ -33,7 +31,6 @@ __all__ = [
     "StepShare",
     "delivered_rows",
     "delivered_segments",
-    "row_of_copy",
     "rows_in",
     "step_of_leg",
     "step_shares",
@@ -194,6 +191,7 @@ def delivered_rows(plan: ReadPlan, permute: Permute) -> Int64s:
     """
     delivered = [np.zeros((0, 3), np.int64)]
     ordered = 0
+    before = edges_of(plan.copies)  # copies before each row
     for v, key in enumerate(plan.keys.tolist()):
         (piece, take), (piece_stop, take_stop) = plan.windows[v : v + 2].tolist()
         pieces = plan.pieces[piece:piece_stop]
@@ -213,9 +211,8 @@ def delivered_rows(plan: ReadPlan, permute: Permute) -> Int64s:
         rows[:, 2] += row - edges[own]
         if len(plan.piece_copies):
             first = plan.piece_copies[piece + own]
-            for start in np.unique(first).tolist():
-                here = first == start
-                rows[here, 2] = row_of_copy(plan.copies[start:], rows[here, 2])
+            copies = rows[:, 2] + before[first]
+            rows[:, 2] = np.searchsorted(before[1:], copies, side="right") - first
         delivered.append(rows)
     return np.concatenate(delivered)
 
@@ -233,14 +230,3 @@ def delivered_segments(plan: ReadPlan) -> Int64s:
     segments[:, 0] = edges_of(segments[:, 2])[:-1]
     delivered: Int64s = segments[real]
     return delivered
-
-
-def row_of_copy(counts: NDArray[np.unsignedinteger], copies: Int64s) -> Int64s:
-    """Return the rows of copies, (n,).
-
-    Args:
-        counts: number of copies of each row.
-        copies: numbers of copies, counted over all rows, (n,).
-    """
-    ends = np.cumsum(counts, dtype=np.int64)
-    return np.searchsorted(ends, copies, side="right").astype(np.int64)

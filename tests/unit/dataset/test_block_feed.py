@@ -2,6 +2,8 @@
 
 from types import SimpleNamespace
 
+import pytest
+
 from fastload.dataset.passes.block_feed import BlockFeed
 from fastload.engine.cache.arrow_format import UncacheableError
 
@@ -37,7 +39,7 @@ class Feed:
         return SimpleNamespace(rows=10, name=batch, mark=mark)
 
     def close(self):
-        self.closed = True
+        self.closed, self.batches = True, []  # as a SteppedFeed, whose close() leaves no batch
 
 
 def opened(first, rest, engine, *, counts_rows=False):
@@ -72,3 +74,24 @@ def test_a_prepared_pass_begins_with_the_engine_that_replaced_its_own():
     feed.begin()
     assert names(feed) == ["from files"]
     assert (first.begun, first.closed, calls) == (False, True, [("files", 0)])
+
+
+def test_an_error_while_the_rest_is_opened_loses_no_batch():
+    cause, engine, errors = (
+        UncacheableError("full"),
+        Engine(),
+        [OSError("late"), KeyboardInterrupt()],
+    )
+
+    def open_rest(_, handed_out):
+        if errors:
+            raise errors.pop(0)
+        return Feed(f"from {handed_out}")
+
+    feed = BlockFeed(Feed("a", cause, "b"), engine, open_rest, counts_rows=False)
+    assert feed.next(None).name == "a"
+    for error in (OSError, KeyboardInterrupt):
+        with pytest.raises(error):
+            feed.next(None)
+    assert names(feed) == ["from 1"]
+    assert engine.cause is cause

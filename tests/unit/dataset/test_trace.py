@@ -106,3 +106,26 @@ def test_a_source_of_a_mix_is_traced_by_its_dataset(path):
     assert batches == 10
     assert {span.stage for span in trace.spans} >= {"fill", "wait"}
     assert 'fastload_batches_total{source="web"} 10' in text.splitlines()
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_what_is_no_capacity_is_refused_before_the_pass(path, begun):
+    with FastParquetDataset(path, batch_size=100) as dataset:
+        if begun:
+            next(iter(dataset))
+        for capacity in (1.5, "300", True):
+            with pytest.raises(TypeError, match="Expected capacity as int, got"):
+                dataset.trace(capacity).__enter__()
+        with pytest.raises((MemoryError, ValueError)), dataset.trace(1 << 62):
+            next(iter(dataset))
+        with dataset.trace() as trace:
+            assert len(list(dataset)) == 10
+    assert trace.spans
+
+
+def test_a_trace_inside_a_trace_is_refused(path):
+    with FastParquetDataset(path, batch_size=100) as dataset, dataset.trace() as trace:
+        with pytest.raises(RuntimeError, match="Expected a dataset that no trace records"):
+            dataset.trace().__enter__()
+        assert len(list(dataset)) == 10
+    assert trace.spans

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from torch.profiler import record_function
 
 from fastload.batch.batch import window_of
+from fastload.dataset.loaders.loader_pass import LoaderPass
 from fastload.dataset.loaders.prefetcher import nvtx_range
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sized
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sized
 
 __all__ = ["DataWait", "Pause", "Step", "WaitReport"]
 
@@ -150,6 +151,9 @@ class DataWait(Generic[_Item]):
         return f"DataWait({type(self._loader).__name__})"
 
     def __iter__(self) -> Iterator[_Item]:
+        return LoaderPass(self._measured())
+
+    def _measured(self) -> Generator[_Item]:
         epoch = self._epochs
         self._epochs += 1
         taken, wait_s = self._timed(lambda: iter(self._loader))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import os
 import statistics
 import time
@@ -18,6 +17,7 @@ import torch
 from fastload.batch.batch import Batch
 from fastload.batch.pinned_memory import PinnedMemory, RegisteredMemory
 from fastload.batch.transfer import Transfer, begin_transfer, moved
+from fastload.dataset.loaders.loader_pass import LoaderPass
 from fastload.dataset.loaders.stateful import StatefulLoader, position_only
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class DevicePrefetcher(StatefulLoader, Generic[_Item]):
         self._device = _checked(device)
         self._way: _SideStream | _Direct | None = None
         # Weak, so that a pass that nobody holds releases its memory.
-        self._running: weakref.ref[_Pass[_Item]] | None = None
+        self._running: weakref.ref[LoaderPass[_Item]] | None = None
 
     def __repr__(self) -> str:
         loader = type(self._loader).__name__
@@ -138,7 +138,7 @@ class DevicePrefetcher(StatefulLoader, Generic[_Item]):
             "a DevicePrefetcher has one pass at a time. To read the data while a pass is running, "
             "iterate over another one: DevicePrefetcher(copy.copy(dataset), device)",
         )
-        running = _Pass(self._deliver())
+        running = LoaderPass(self._deliver())
         self._running = weakref.ref(running)
         return running
 
@@ -183,40 +183,6 @@ class DevicePrefetcher(StatefulLoader, Generic[_Item]):
         # A batch of another type has no position, and state_dict() raises an error that says so.
         self._last = position_only(batch) if isinstance(batch, Batch) else Batch()
         return batch
-
-
-class _Pass(Generic[_Item]):
-    """The iterator of one pass, which raises if someone asks for more after the pass was ended.
-
-    Args:
-        batches: delivers the batches of the pass.
-    """
-
-    def __init__(self, batches: Generator[_Item]) -> None:
-        self._batches = batches
-        self._taken = 0
-        self._ended: str | None = None
-
-    def __iter__(self) -> Iterator[_Item]:
-        return self
-
-    def __next__(self) -> _Item:
-        if self._ended is not None:
-            raise RuntimeError(self._ended)
-        batch = next(self._batches)
-        self._taken += 1
-        return batch
-
-    def close(self) -> None:
-        """Abandon the batches that are left, and behave as exhausted from now on. Idempotent."""
-        self._batches.close()
-
-    def end(self, cause: str, advice: str) -> None:
-        """Abandon the batches that are left, as `EpochIterator.end` does."""
-        exhausted = inspect.getgeneratorstate(self._batches) == inspect.GEN_CLOSED
-        self._batches.close()
-        if not exhausted:
-            self._ended = f"{cause} ended this pass after {self._taken} batches: {advice}"
 
 
 def _read_ahead(way: _SideStream | _Direct, batches: Iterator[Any]) -> Iterator[Any]:

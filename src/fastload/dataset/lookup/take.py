@@ -74,6 +74,8 @@ class RowTaker:
         rows = checked_indices(indices, row_groups.total_rows)
         if not len(rows):
             # The first row tells the outputs.
+            if not row_groups.total_rows:
+                raise ValueError("Expected a dataset with rows, got one without")
             return self.take([0]).slice(0, 0).clone()
         batch = self._engine().take(row_groups, rows)
         if not self._steps:

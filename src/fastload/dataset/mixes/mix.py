@@ -195,7 +195,7 @@ class MixedDataset(Resumable[Batch]):
             plan = self._plan(start, part)
             feeds = [
                 source.begin(
-                    plan.shares(number),
+                    partial(plan.shares, number),
                     start,
                     part,
                     partial(self._prepare_next, number),

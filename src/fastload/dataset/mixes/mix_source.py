@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -141,7 +142,7 @@ class MixSource:
 
     def begin(
         self,
-        shares: Iterator[SourceShare],
+        shares: Callable[[], Iterator[SourceShare]],
         start: Position,
         part: WorkerSlot,
         on_last: Callable[[core.Scan], None],
@@ -149,7 +150,7 @@ class MixSource:
         """Begin a pass over shares of the dataset, one after the other, and end the pass before.
 
         Args:
-            shares: a share of the dataset for each repetition.
+            shares: returns an iterator over a share of the dataset for each repetition.
             start: the position where the pass of the mix begins.
             part: the slot of this worker.
             on_last: called with the scan of the last share once the scan has opened its last
@@ -159,8 +160,8 @@ class MixSource:
             The feed of the shares, or None if there are no shares.
         """
         self.dataset._end_pass(*PASS_OF_MIX)
-        own = next(shares, None)
-        waiting: SourceShare | None = None  # not opened yet
+        left, opened, whole = shares(), 1, True
+        own = next(left, None)
         if own is None:
             self.dataset._ahead.drop()
             return None
@@ -170,13 +171,14 @@ class MixSource:
             first = self._open(own, start, part)
 
         def open_next(before: core.Scan | None) -> OpenFeed | None:
-            nonlocal waiting
-            if waiting is None:
-                waiting = next(shares, None)
-            if waiting is None:
-                return None
-            feed = self._open(waiting, start, part, before)
-            waiting = None  # an error before this line leaves the share to the next call
+            nonlocal left, opened, whole
+            if not whole:  # an error ended the call before, and perhaps the iterator
+                left = islice(shares(), opened, None)
+            whole = False
+            own = next(left, None)
+            feed = None if own is None else self._open(own, start, part, before)
+            opened += feed is not None
+            whole = True
             return feed
 
         return SourceFeed(first, open_next, on_last)

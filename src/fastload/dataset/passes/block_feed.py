@@ -46,6 +46,8 @@ class BlockFeed(WrappedFeed):
         self._rest = rest
         self._counts_rows = counts_rows
         self._handed_out = 0
+        self._given_up = False  # the feed was closed, and the rest is not open yet
+        self._cause: UncacheableError | None = None  # the error because of which it was closed
 
     @property
     def lead(self) -> int:
@@ -61,6 +63,8 @@ class BlockFeed(WrappedFeed):
 
     def next(self, mark: BatchPosition) -> Batch | None:
         """Return the next batch, with the position `mark`; None at the end."""
+        if self._given_up:  # an error, or Ctrl-C, left the rest unopened
+            self._open_rest()
         try:
             batch = self._feed.next(mark)
         except UncacheableError as cause:
@@ -72,7 +76,12 @@ class BlockFeed(WrappedFeed):
 
     def _fall_back(self, cause: UncacheableError | None) -> None:
         on_opened, self._feed.on_opened = self._feed.on_opened, None
+        self._given_up, self._cause = True, cause
         self._feed.close()
         if on_opened is not None:
             on_opened(None)
-        self._feed = self._rest(self._engine.fall_back(cause), self._handed_out)
+        self._open_rest()
+
+    def _open_rest(self) -> None:
+        self._feed = self._rest(self._engine.fall_back(self._cause), self._handed_out)
+        self._given_up, self._cause = False, None

@@ -26,7 +26,6 @@ import numpy as np
 from fastload.plan.intervals import Int64s, edges_of
 from fastload.plan.permutation import permutation, stream_key, stream_values
 from fastload.plan.sequence import RowGroups
-from fastload.plan.steps import row_of_copy
 from fastload.plan.units.units import RowUnits
 
 if TYPE_CHECKING:
@@ -145,8 +144,8 @@ class WeightedUnits(RowUnits):
         rows = rows.copy()
         for g in np.unique(group).tolist():
             here = group == g
-            own = copies[self._edges[g] : self._edges[g + 1]]
-            rows[here, 2] = row_of_copy(own, rows[here, 2])
+            ends = np.cumsum(copies[self._edges[g] : self._edges[g + 1]], dtype=np.int64)
+            rows[here, 2] = np.searchsorted(ends, rows[here, 2], side="right")
         return rows
 
     def read_plan(self, at: Position, mine: Share, *, stripe_rows: int, ramp: bool) -> ReadPlan:

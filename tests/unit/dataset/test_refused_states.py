@@ -1,0 +1,41 @@
+"""A state that a framework's loader refuses leaves the dataset where it was."""
+
+from types import SimpleNamespace
+
+import pytest
+from torch.utils.data import DataLoader
+
+from fastload import FastParquetDataset
+from support.sample_files import ids_of, write_sample
+
+
+def load_by_lightning(loader, state):
+    lightning = pytest.importorskip("fastload.integrations.lightning")
+    lightning.ResumableLoader(loader).load_state_dict(state)
+
+
+def load_by_transformers(loader, state):
+    transformers = pytest.importorskip("fastload.integrations.transformers")
+    args = SimpleNamespace(gradient_accumulation_steps=1, ignore_data_skip=False)
+    saved = {"DatasetPlace": {"attributes": {"place": state}}}
+    run = SimpleNamespace(stateful_callbacks=saved, global_step=3)
+    into = transformers.TrainLoader(loader)
+    transformers.DatasetPlace().on_train_begin(args, run, None, train_dataloader=into)
+
+
+@pytest.mark.parametrize(
+    ("load", "message"),
+    [(load_by_lightning, "Expected an epoch of"), (load_by_transformers, "Expected to resume")],
+)
+def test_a_refused_state_is_not_loaded(tmp_path, load, message):
+    path = write_sample(tmp_path / "sample.parquet", 100)
+    with FastParquetDataset(path, batch_size=5, rank=0, world_size=2) as dataset:
+        running = iter(dataset)
+        next(running), next(running)
+        state = dataset.state_dict()
+    with FastParquetDataset(path, batch_size=5, rank=0, world_size=3) as dataset:
+        before = dataset.state_dict()
+        with pytest.raises(ValueError, match=message):
+            load(DataLoader(dataset, batch_size=None), state)
+        assert dataset.state_dict() == before
+        assert ids_of(dataset) == list(range(34))
