@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -63,6 +64,7 @@ class ProcessEngine:
         blocks: the decoded tier of the dataset's cache; None = no such tier.
         current: the engine of this process, or after a fork of the parent; None = not made yet.
         span_capacity: capacity of the span recorder of `current`; 0 = the recorder is off.
+        traced_by: number of the process that records spans; 0 = none does.
         cores: the cores that this process shares with other processes.
         warned: texts of the warnings that this process has given.
     """
@@ -87,6 +89,7 @@ class ProcessEngine:
     blocks: DecodedCache | None
     current: Engine | None = None
     span_capacity: int = 0
+    traced_by: int = 0
     cores: RankCores = field(default_factory=RankCores)
     warned: set[str] = field(default_factory=set)
 
@@ -252,15 +255,15 @@ class ProcessEngine:
         """Record spans from now on, in the engine of this process and in engines made later."""
         if self.current is not None and self.current.mine:
             self.current.pipeline.start_spans(capacity)
-        self.span_capacity = capacity
+        self.span_capacity, self.traced_by = capacity, os.getpid()
 
     def stop_spans(self) -> tuple[list[core.RecordedSpan], list[str], int]:
         """Stop recording, and return the spans as `Pipeline.stop_spans` does."""
-        self.span_capacity = 0
+        self.span_capacity = self.traced_by = 0
         if self.current is None or not self.current.mine:
             return [], [], 0
         return self.current.pipeline.stop_spans()
 
     def __getstate__(self) -> dict[str, Any]:
         # Threads, memory and recorded spans belong to this process.
-        return {**self.__dict__, "current": None, "span_capacity": 0}
+        return {**self.__dict__, "current": None, "span_capacity": 0, "traced_by": 0}

@@ -119,7 +119,7 @@ def recorded(engines: ProcessEngine, capacity: int) -> Iterator[Trace]:
         raise TypeError(f"Expected capacity as int, got {capacity!r}")
     if capacity < 1:
         raise ValueError(f"Expected capacity to be at least 1, got {capacity}")
-    if engines.span_capacity:
+    if engines.traced_by == os.getpid():
         raise RuntimeError(
             "Expected a dataset that no trace records, got one inside a with block of trace(): end "
             "that block first"
