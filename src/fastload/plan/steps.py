@@ -191,7 +191,7 @@ def delivered_rows(plan: ReadPlan, permute: Permute) -> Int64s:
     """
     delivered = [np.zeros((0, 3), np.int64)]
     ordered = 0
-    before = edges_of(plan.copies)  # copies before each row
+    before = edges_of(plan.copies.astype(np.int64))  # copies before each row
     for v, key in enumerate(plan.keys.tolist()):
         (piece, take), (piece_stop, take_stop) = plan.windows[v : v + 2].tolist()
         pieces = plan.pieces[piece:piece_stop]
