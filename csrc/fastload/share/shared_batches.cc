@@ -285,7 +285,7 @@ Result<std::unique_ptr<ReceivedBatch>> BatchReceiver::Take(int32_t number) {
       slot.rows,
       std::span(reinterpret_cast<const int64_t*>(data + areas_start),
                 static_cast<size_t>(areas)));
-  static_cast<void>(opened.release());  // the batch gives the slot back
+  [[maybe_unused]] auto* given = opened.release();  // the batch gives the slot back
   return batch;
 }
 

@@ -17,7 +17,7 @@ class LoaderPass(Generic[_Item]):
     """The iterator of one pass, which raises if someone asks for more after the pass was ended.
 
     An error of the loader and Ctrl-C end the pass too: a generator that raised would behave as
-    exhausted, and a loop that goes on after the error would lose the rest of the epoch.
+    exhausted, and a loop that continues after the error would lose the rest of the epoch.
 
     Args:
         items: delivers the items of the pass.
