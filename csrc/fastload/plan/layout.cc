@@ -21,8 +21,9 @@ int64_t RowBytes(const OutputSpec& output, const std::vector<ColumnSpec>& column
   return output.kind == OutputKind::kStack ? item * columns_of_row : 0;
 }
 
-// More bytes than any memory has: larger numbers of bytes become this number.
-constexpr int64_t kTooMany = int64_t{1} << 62;
+// More bytes than any memory has: larger numbers of bytes become this number. int64
+// holds the sum of two of them.
+constexpr int64_t kTooMany = int64_t{1} << 61;
 
 int64_t Times(int64_t count, int64_t bytes) {
   int64_t product = 0;
