@@ -38,22 +38,26 @@ Status Delivery::PlaceInBatch(Part* part, std::span<const int64_t> sizes) {
 
 void Delivery::AddLocked(const std::shared_ptr<Window>& window, Part* part) {
   const int64_t batch = part->batch;
+  const int64_t rows = part->rows;
+  const bool joined = !part->whole && !part->in_place;
   Pending& pending = pending_[batch];
-  pending.filled_rows += part->rows;
+  // Before the rows count: a batch without a part for which there was no memory would be
+  // handed out with the rows of the other parts.
   if (part->of_lane) pending.windows.push_back(window);
-  const bool complete = pending.filled_rows == pass_->BatchRows(batch);
-  if (part->in_place && !complete) return;
-  if (part->whole || part->in_place) {
-    if (part->whole) {
-      pending.batch = {batch, std::move(part->block), std::move(part->areas)};
-    }
-    if (!pass_->dataset->computes()) return BecameReadyLocked(batch);
-    work_->SubmitCompute(window->index, batch);
-    return WakeForWorkLocked();
+  if (part->whole) {
+    pending.batch = {batch, std::move(part->block), std::move(part->areas)};
+  } else if (joined) {
+    pending.parts.push_back(std::move(*part));
   }
-  pending.parts.push_back(std::move(*part));
-  if (!complete) return;
-  work_->SubmitMerge(window->index, batch);
+  pending.filled_rows += rows;
+  if (pending.filled_rows < pass_->BatchRows(batch)) return;
+  if (joined) {
+    work_->SubmitMerge(window->index, batch);
+  } else if (pass_->dataset->computes()) {
+    work_->SubmitCompute(window->index, batch);
+  } else {
+    return BecameReadyLocked(batch);
+  }
   WakeForWorkLocked();
 }
 

@@ -216,7 +216,8 @@ class PassFaultsTest : public ::testing::Test {
       for (std::string& line : lines_of(batch)) lines.push_back(std::move(line));
     }
     if (outcome.status.ok()) {
-      EXPECT_EQ(lines, expected);
+      ASSERT_EQ(lines.size(), expected.size());
+      for (size_t i = 0; i < lines.size(); ++i) ASSERT_EQ(lines[i], expected[i]);
       return;
     }
     EXPECT_TRUE(outcome.status.IsOutOfMemory() || IsOfMaker(outcome.status))
