@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -95,17 +94,17 @@ class EpochIterator:
         self._unit = "rows"
         return RowIterator(self)
 
-    def next_rows(self) -> tuple[list[str], list[tuple[Any, ...]]] | None:
-        """Return the outputs and the rows of the next batch, not counted yet; None at the end."""
+    def next_rows(self) -> dict[str, list[Any]] | None:
+        """Return the rows of the next batch by output, not counted yet; None at the end."""
         if self._unsplit is None:
             self._unsplit = self._next(0)
         batch = self._unsplit
         if batch is None:
             return None
-        rows = zip(*[list(value) for value in batch.values()], strict=True)
-        left = list(islice(rows, self._feed.lead, None))
+        lead = self._feed.lead
+        rows = {name: list(value)[lead:] for name, value in batch.items()}
         self._unsplit = None
-        return list(batch), left
+        return rows
 
     def close(self) -> None:
         """Abandon the batches that are left, and behave as exhausted from now on. Idempotent."""
@@ -170,8 +169,9 @@ class RowIterator:
 
     def __init__(self, batches: EpochIterator) -> None:
         self._batches = batches
-        self._names: list[str] = []
-        self._rows: list[tuple[Any, ...]] = []  # of one batch
+        # The rows of one batch, by output: a tuple for each row would be one more object for
+        # Python's garbage collector to visit.
+        self._rows: dict[str, list[Any]] = {}
         self._stop = 0  # the count after these rows
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -183,12 +183,14 @@ class RowIterator:
     def __next__(self) -> dict[str, Any]:
         batches = self._batches
         while batches.finished or batches.taken == self._stop:
+            self._rows = {}  # freed before there are more
             following = batches.next_rows()
             if following is None:
                 raise StopIteration
-            self._names, self._rows = following
-            self._stop = batches.taken + len(self._rows)
-        row = dict(zip(self._names, self._rows[batches.taken - self._stop], strict=True))
+            self._rows = following
+            self._stop = batches.taken + min(map(len, following.values()), default=0)
+        place = batches.taken - self._stop  # from the last row on, so less than 0
+        row = {name: values[place] for name, values in self._rows.items()}
         batches.taken += 1
         return row
 
