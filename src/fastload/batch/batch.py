@@ -12,9 +12,8 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 
 from fastload.batch.display import batch_html, batch_text
 from fastload.batch.hints import OF_BATCH, ROWS, refuse_dtype
-from fastload.batch.packed_rows import of_whole_batch, sliced_edges
+from fastload.batch.packed_rows import of_whole_batch, rows_of_entry, sliced_edges
 from fastload.batch.packing import pack, unpack
-from fastload.batch.ragged import Ragged
 from fastload.runtime.hints import nearest, no_attribute
 
 if TYPE_CHECKING:
@@ -64,9 +63,9 @@ class Batch(dict[str, Any]):
         """
         whole = of_whole_batch(self)
         for name, value in self.items():
-            shape = (len(value),) if isinstance(value, Ragged) else getattr(value, "shape", ())
-            if shape and name not in whole:
-                return int(shape[0])
+            rows = None if name in whole else rows_of_entry(value)
+            if rows is not None:
+                return rows
         return 0
 
     @property

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fastload.batch.packed_rows import of_whole_batch
+from fastload.batch.packed_rows import of_whole_batch, rows_of_entry
 from fastload.batch.ragged import Ragged
 from fastload.batch.ragged_parts import describe, preview
 from fastload.runtime.tables import table_html, table_text
@@ -96,10 +96,9 @@ def _number(number: Any) -> str:
 
 def _cell(value: Any, row: int) -> str:
     """Return the text of one row of an output, cut off after some characters."""
-    if not isinstance(value, (torch.Tensor, Ragged)) or value.device.type != "cpu":
+    if isinstance(value, (torch.Tensor, Ragged)) and value.device.type != "cpu":
         return ""
-    scalar = isinstance(value, torch.Tensor) and not value.dim()
-    if scalar or row >= len(value):  # an entry of the user
+    if row >= (rows_of_entry(value) or 0):  # an entry of the user
         return ""
     try:
         text = _text_of(value[row])

@@ -1,4 +1,4 @@
-"""The outputs of packed batches that describe a batch as a whole, not row by row."""
+"""The entries of a batch that describe it as a whole, not row by row."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from fastload.batch.ragged import Ragged
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["of_whole_batch", "sliced_edges"]
+__all__ = ["of_whole_batch", "rows_of_entry", "sliced_edges"]
 
 _EDGES, _LONGEST, _DOCUMENT = "__cu_seqlens", "__max_seqlen", "__document"
 
@@ -29,6 +31,17 @@ def of_whole_batch(values: Mapping[str, Any]) -> frozenset[str]:
         for ending in (_EDGES, _LONGEST)
         if name.endswith(ending) and _documents(values, name.removesuffix(ending)) is not None
     )
+
+
+def rows_of_entry(value: Any) -> int | None:
+    """Return the number of rows of an entry; None if it has no rows.
+
+    Entries of the user may be numbers, texts or tensors of no dimension, which have no rows.
+    """
+    if isinstance(value, Ragged | list | tuple):
+        return len(value)
+    shape = getattr(value, "shape", ())
+    return int(shape[0]) if shape else None
 
 
 def sliced_edges(values: Mapping[str, Any], start: int, stop: int) -> dict[str, torch.Tensor]:

@@ -140,6 +140,8 @@ def test_html_shows_rows_beside_entries_without_rows():
 
 def test_rows_are_those_of_the_first_entry_with_rows():
     assert Batch({"step": 3, "loss": torch.tensor(0.5), "x": torch.arange(2)}).rows == 2
+    assert Batch({"names": ["a", "b"]}).rows == 2
+    assert ">b<" in Batch({"names": ["a", "b"]})._repr_html_()
     sums = pytree.tree_map(lambda tensor: tensor.double().sum(), Batch({"x": torch.arange(3)}))
     assert sums.rows == 0
     assert repr(sums).splitlines() == ["Batch of 0 rows, 1 output, 8 bytes", "  x  float64  ()  3"]
