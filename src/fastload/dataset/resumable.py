@@ -11,6 +11,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from fastload.dataset.accelerate_guard import refuse_second_split
 from fastload.dataset.epochs import EpochCell, PassStart, check_epoch, resolved
+from fastload.plan.options import expect_at_least
 from fastload.plan.position import BatchPosition, WorkerSlot
 from fastload.plan.progress import steps_of
 from fastload.plan.steps import step_of_leg
@@ -268,8 +269,7 @@ class Resumable(IterableDataset[_Item_co]):
         for name, number in (("rank", rank), ("num_workers", num_workers)):
             if number is not None and type(number) is not int:
                 raise TypeError(f"Expected {name} as an int, got {number!r}")
-        if num_workers is not None and num_workers < 0:
-            raise ValueError(f"Expected num_workers to be at least 0, got {num_workers}")
+        expect_at_least(0, num_workers=num_workers or 0)
         position, workers = self._epochs.latest
         if position is None:
             position = self._next_position()
