@@ -148,17 +148,24 @@ class Assembler:
             # buffers of the core outlive the inference mode.
             with torch.inference_mode(mode=False):
                 return self(raw, position, tensor)
-        if tensor is None and self._columns is not None and (rows := raw.rows):
+        if self._columns is not None and (rows := raw.rows):
             # The hot path of datasets with few columns: Batch() and calls for each step would take
             # as long as a tensor.
             batch: Batch = _new_batch(Batch)
             batch._position = position  # noqa: SLF001
-            areas, memory, tensor_of = raw.areas, memoryview(raw), torch.frombuffer  # type: ignore[arg-type]
-            for name, dtype, area, number in self._columns:
-                offset = areas[area] + number * areas[area + 1]
-                batch[name] = tensor_of(memory, dtype=dtype, count=rows, offset=offset)
+            areas = raw.areas
+            if tensor is None:
+                memory, tensor_of = memoryview(raw), torch.frombuffer  # type: ignore[arg-type]
+                for name, dtype, area, number in self._columns:
+                    offset = areas[area] + number * areas[area + 1]
+                    batch[name] = tensor_of(memory, dtype=dtype, count=rows, offset=offset)
+            else:
+                with untracked():
+                    for name, dtype, area, number in self._columns:
+                        first = (areas[area] + number * areas[area + 1]) // dtype.itemsize
+                        batch[name] = tensor.view(dtype).as_strided((rows,), (1,), first)
             # Only columns are made here, and a tensor has no parts.
-            batch._origin = BatchOrigin(raw, dict(batch), self.over)  # noqa: SLF001
+            batch._origin = BatchOrigin(raw, dict(batch), self.over, tensor)  # noqa: SLF001
             return batch
         with untracked():
             buffer = buffer_of(raw) if tensor is None else tensor

@@ -34,10 +34,12 @@ class PinnedMemory:
 
     def __call__(self, size: int) -> torch.Tensor:
         """Allocate a uint8 Tensor of `size` bytes; warn at the first refusal."""
+        if torch.is_inference_mode_enabled():  # to enter the other mode takes longer than to ask
+            with torch.inference_mode(mode=False):  # a later pass may train on the memory
+                return self(size)
         if not self._refused:
             try:
-                with torch.inference_mode(mode=False):  # a later pass may train on the memory
-                    return torch.empty(size, dtype=torch.uint8, device="cpu", pin_memory=True)
+                return torch.empty(size, dtype=torch.uint8, device="cpu", pin_memory=True)
             except RuntimeError as error:
                 self._refused = True
                 if next(self._refusals) == 0:  # only one of several threads warns

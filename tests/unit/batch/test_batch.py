@@ -344,6 +344,19 @@ def test_the_columns_of_one_storage():
     assert {storage.nbytes() for storage in storages} == {len(block)}
 
 
+def test_a_few_columns_of_a_tensor_are_views_of_the_tensor():
+    block = few_columns()
+    tensor = torch.frombuffer(block, dtype=torch.uint8).clone()
+    batch = Assembler(FEW)(block, POSITION, tensor)
+    assert {name: value.tolist() for name, value in batch.items()} == {"b": [0.5, 1.5], "c": [3, 4]}
+    assert batch._position == POSITION
+    storages = {value.untyped_storage().data_ptr() for value in batch.values()}
+    assert storages == {tensor.untyped_storage().data_ptr()}
+    assert batch._origin.block is tensor
+    batch["c"].add_(1)
+    assert (batch["b"]._version, batch["c"]._version) == (0, 1)
+
+
 def test_a_few_columns_leave_the_inference_mode():
     with torch.inference_mode():
         batch = Assembler(FEW)(few_columns())
