@@ -32,11 +32,55 @@ void ExpectColumns(const Array<T>& array, py::ssize_t columns, const char* name)
   }
 }
 
+// Memory of the core that arrays and plans share. A plan that held the array instead
+// would need the GIL to let go of the array.
+using SharedMemory = std::shared_ptr<const void>;
+
+// The name of the capsules that own a SharedMemory.
+constexpr const char* kSharedMemory = "fastload shared memory";
+
+// Returns the memory that an array is a view of, or null.
+SharedMemory OwnerOf(const py::array& array) {
+  py::object base = array.base();
+  while (base && py::isinstance<py::array>(base)) {
+    base = py::reinterpret_borrow<py::array>(base).base();
+  }
+  if (!base || PyCapsule_IsValid(base.ptr(), kSharedMemory) == 0) return nullptr;
+  return *static_cast<SharedMemory*>(PyCapsule_GetPointer(base.ptr(), kSharedMemory));
+}
+
+// Returns an array of `shape` that shares `memory`, in which its numbers lie. The array
+// is read-only.
+template <typename T>
+py::array_t<T> SharedArray(SharedMemory memory, const T* numbers,
+                           py::array::ShapeContainer shape) {
+  auto shared = std::make_unique<SharedMemory>(std::move(memory));
+  const py::capsule owner(shared.get(), kSharedMemory,
+                          [](void* all) { delete static_cast<SharedMemory*>(all); });
+  shared.release();  // the capsule owns the pointer now
+  py::array_t<T> array(std::move(shape), numbers, owner);
+  array.attr("flags").attr("writeable") = false;
+  return array;
+}
+
+// Lets a plan have the numbers of an array: shares the memory of the core in which they
+// lie, and copies them from other memory.
+template <typename T>
+void Share(const py::array& array, std::span<const T> numbers, std::span<const T>* shared,
+           SharedMemory* owner) {
+  *owner = OwnerOf(array);
+  *shared = numbers;
+  if (*owner != nullptr || numbers.empty()) return;
+  const py::gil_scoped_release release;
+  auto copy = std::make_shared<std::vector<T>>(numbers.begin(), numbers.end());
+  *shared = *copy;
+  *owner = std::move(copy);
+}
+
 // Adds the copies of the rows of row groups. `first` holds, for each piece, the index
 // in `counts` of the first row of the piece's row group.
 void AddCopies(const Array<uint16_t>& counts, const Array<int64_t>& first,
                ReadPlan* plan) {
-  const std::span all(counts.data(), static_cast<size_t>(counts.size()));
   std::vector<int64_t> begins(first.data(), first.data() + first.size());
   std::sort(begins.begin(), begins.end());
   begins.erase(std::unique(begins.begin(), begins.end()), begins.end());
@@ -44,10 +88,11 @@ void AddCopies(const Array<uint16_t>& counts, const Array<int64_t>& first,
     throw py::value_error("Expected `piece_copies` as indices of copies");
   }
   begins.push_back(counts.size());
+  const std::span all(counts.data(), static_cast<size_t>(counts.size()));
+  Share(counts, all, &plan->copies, &plan->copies_owner);
   std::vector<int64_t> sums;
   {
     py::gil_scoped_release release;
-    plan->copies.assign(all.begin(), all.end());
     for (size_t group = 0; group + 1 < begins.size(); ++group) {
       sums.push_back(std::accumulate(all.begin() + begins[group],
                                      all.begin() + begins[group + 1], int64_t{0}));
@@ -63,34 +108,13 @@ void AddCopies(const Array<uint16_t>& counts, const Array<int64_t>& first,
   }
 }
 
-using SharedWindows = std::shared_ptr<const PackedWindows>;
-
-// The name of the capsules that own a SharedWindows.
-constexpr const char* kSharedWindows = "fastload packed windows";
-
-// Returns the packed windows whose memory an array is a view of, or null.
-SharedWindows OwnerOf(const py::array& array) {
-  py::object base = array.base();
-  while (base && py::isinstance<py::array>(base)) {
-    base = py::reinterpret_borrow<py::array>(base).base();
-  }
-  if (!base || PyCapsule_IsValid(base.ptr(), kSharedWindows) == 0) return nullptr;
-  return *static_cast<SharedWindows*>(PyCapsule_GetPointer(base.ptr(), kSharedWindows));
-}
-
-// Adds the rows of an array of four columns as segments. Packed windows are shared, and
-// other memory is copied.
+// Adds the rows of an array of four columns as segments.
 void AddSegments(const Array<uint32_t>& rows, ReadPlan* plan) {
   static_assert(sizeof(Segment) == 4 * sizeof(uint32_t));
   ExpectColumns(rows, 4, "segments");
-  plan->segments = {reinterpret_cast<const Segment*>(rows.data()),
-                    static_cast<size_t>(rows.shape(0))};
-  plan->segments_owner = OwnerOf(rows);
-  if (plan->segments_owner != nullptr) return;
-  auto copy = std::make_shared<std::vector<Segment>>(plan->segments.begin(),
-                                                     plan->segments.end());
-  plan->segments = *copy;
-  plan->segments_owner = std::move(copy);
+  const std::span<const Segment> segments{reinterpret_cast<const Segment*>(rows.data()),
+                                          static_cast<size_t>(rows.shape(0))};
+  Share(rows, segments, &plan->segments, &plan->segments_owner);
 }
 
 std::unique_ptr<ReadPlan> MakeReadPlan(
@@ -156,17 +180,18 @@ py::array_t<uint32_t> PermutationArray(uint32_t rows, uint64_t key) {
 template <typename Weight, typename Count>
 py::tuple DrawnCopies(const Array<Weight>& weights, const Array<int64_t>& edges,
                       double scale, uint64_t key) {
-  py::array_t<Count> counts(weights.size());
+  const auto size = static_cast<size_t>(weights.size());
+  const auto counts = std::make_shared_for_overwrite<Count[]>(size);
   py::array_t<int64_t> rows(edges.size() - 1);
-  const std::span in(weights.data(), static_cast<size_t>(weights.size()));
+  const std::span in(weights.data(), size);
   const std::span cells(edges.data(), static_cast<size_t>(edges.size()));
-  Count* const to = counts.mutable_data();
   int64_t* const sums = rows.mutable_data();
   {
     py::gil_scoped_release release;
-    DrawCopies(in, cells, scale, key, to, sums);
+    DrawCopies(in, cells, scale, key, counts.get(), sums);
   }
-  return py::make_tuple(std::move(counts), std::move(rows));
+  return py::make_tuple(SharedArray<Count>(counts, counts.get(), {weights.size()}),
+                        std::move(rows));
 }
 
 py::tuple DrawCopiesArrays(const py::array& weights, const Array<int64_t>& edges,
@@ -193,17 +218,11 @@ std::span<const T> SpanOf(const Array<T>& numbers) {
 
 // Returns the segments as an array that shares the packed windows with the plans that are
 // made of it.
-py::array_t<uint32_t> SegmentsArray(const SharedWindows& packed) {
+py::array_t<uint32_t> SegmentsArray(const std::shared_ptr<const PackedWindows>& packed) {
   const auto& segments = packed->rows.segments;
   const auto count = static_cast<py::ssize_t>(segments.size());
   const auto* const numbers = reinterpret_cast<const uint32_t*>(segments.data());
-  auto shared = std::make_unique<SharedWindows>(packed);
-  const py::capsule owner(shared.get(), kSharedWindows,
-                          [](void* all) { delete static_cast<SharedWindows*>(all); });
-  shared.release();  // the capsule owns the pointer now
-  py::array_t<uint32_t> array({count, py::ssize_t{4}}, numbers, owner);
-  array.attr("flags").attr("writeable") = false;
-  return array;
+  return SharedArray(packed, numbers, {count, py::ssize_t{4}});
 }
 
 py::array_t<uint32_t> SplitWindowArray(const Array<uint32_t>& rows,
@@ -288,7 +307,7 @@ py::tuple PackWindowsArrays(const Array<uint32_t>& kept, const Array<uint32_t>& 
   if (length == 0) throw py::value_error("Expected a length of at least 1, got 0");
   const DocumentWindows documents =
       WindowsOf(kept, lengths, edges, first, stop, keys, unit_keys);
-  SharedWindows packed;
+  std::shared_ptr<const PackedWindows> packed;
   {
     py::gil_scoped_release release;
     packed = std::make_shared<PackedWindows>(PackWindows(documents, length));

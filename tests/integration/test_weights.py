@@ -79,6 +79,7 @@ def test_the_core_draws_the_copies_that_the_plan_defines() -> None:
             assert got[0].dtype == want[0].dtype
             assert (got[0] == want[0]).all()
             assert (got[1] == want[1]).all()
+            assert not got[0].flags.writeable  # plans share the memory
 
 
 @pytest.mark.parametrize("shuffle", [False, True])

@@ -81,7 +81,8 @@ struct ReadPlan {
   // Rows of row groups, as stored: see Piece::numbers.
   std::vector<int64_t> numbers;
   // The number of copies of each of the selected rows of row groups: see Piece::copies.
-  std::vector<uint16_t> copies;
+  std::span<const uint16_t> copies;
+  std::shared_ptr<const void> copies_owner;  // keeps the memory of `copies`
 
   bool packed() const { return !segments.empty(); }
   int64_t lanes() const {

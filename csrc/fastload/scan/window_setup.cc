@@ -214,9 +214,8 @@ void SetUpWindow(const Pass& pass, Window* window) {
   w.numbers = pass.plan.numbers;
   for (const Piece& piece : w.pieces) {
     if (piece.copies < 0) break;
-    const auto counts = std::span(pass.plan.copies)
-                            .subspan(static_cast<size_t>(piece.copies),
-                                     static_cast<size_t>(piece.copy_rows));
+    const auto counts = pass.plan.copies.subspan(static_cast<size_t>(piece.copies),
+                                                 static_cast<size_t>(piece.copy_rows));
     w.copies.push_back(pass.copies->Of(counts));
   }
   const auto goes_on = [&](const Piece& before, const Piece& now) {

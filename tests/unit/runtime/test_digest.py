@@ -21,6 +21,7 @@ def test_digests_are_equal_where_the_parts_are(one, other):
 
 def test_a_digest_is_32_hexadecimal_digits():
     assert digest("a", b"bc") == "a4d2502de3aca3ac159bba2d99ea81a8"
+    assert digest("a", memoryview(b"abcdefgh").cast("I")) == digest("a", b"abcdefgh")
     assert digest() != digest("") != digest("", "")
 
 

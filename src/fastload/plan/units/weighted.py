@@ -58,8 +58,8 @@ MOST_COPIES = (1 << 16) - 1
 """Most copies of a row in an epoch."""
 LEAST_SUM = 1e-290
 """Least sum of weights: the factor from a weight to its copies would not be finite below."""
-# Epochs whose copies are kept: the running one, the next one, and the one of a loaded state.
-_KEPT_EPOCHS = 3
+# Epochs whose copies are kept, 2 bytes a row each: the running one, and the next one.
+_KEPT_EPOCHS = 2
 # Weights are added up in as many sums, which are then added without rounding.
 _SUMS = 1 << 14
 
@@ -194,13 +194,13 @@ class WeightedUnits(RowUnits):
                     "The weights of this epoch were replaced by set_weights() before this process "
                     "could read them: call set_weights() before iter(), once for each epoch"
                 )
+            while len(self._epochs) >= _KEPT_EPOCHS:
+                self._epochs.pop(next(iter(self._epochs)))
             key = stream_key(at.seed, at.epoch, _COPY_STREAM)
             copies, rows = self._draw(weights.values, self._edges, weights.scale, key, wide=True)
             groups = self.row_groups
             stored = groups.rows if groups.stored is None else groups.stored
             found = copies, RowGroups(rows, groups.file, groups.index, stored)
-            while len(self._epochs) >= _KEPT_EPOCHS:
-                self._epochs.pop(next(iter(self._epochs)))
             self._epochs[name] = found
         return found
 

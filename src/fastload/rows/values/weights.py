@@ -75,15 +75,15 @@ def find_weights(
         values = _of_column(weights, source, rows, io, memory_budget)
     else:
         values = _of_array(weights, rows.row_groups.total_rows)
-    wrong = ~(np.isfinite(values) & (values >= 0))
-    if wrong.any():
-        row = int(np.argmax(wrong))
+    # The least of values with a NaN is NaN. Arrays of comparisons would take a byte for each row.
+    if not (values.min(initial=0) >= 0 and values.max(initial=0) < math.inf):
+        row = int(np.argmin(np.isfinite(values) & (values >= 0)))
         null = " (null counts as nan)" if column else ""
         raise ValueError(
             f"Expected weights that are finite and at least 0, got {values[row]}{null} - at "
             f"{_place(row, source, rows)}{column}"
         )
-    name = digest(values.dtype.str, values.tobytes())
+    name = digest(values.dtype.str, values.data)
     try:
         found = RowWeights(values, name)
     except OverflowError as error:
