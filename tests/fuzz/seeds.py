@@ -21,6 +21,7 @@ CODECS = ("none", "snappy", "zstd", "gzip", "lz4", "brotli")
 PLAIN = ("PLAIN",)
 INTEGERS = ("PLAIN", "DELTA_BINARY_PACKED", "BYTE_STREAM_SPLIT")
 TEXTS = ("PLAIN", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY")
+FIXED = ("PLAIN", "DELTA_BYTE_ARRAY", "BYTE_STREAM_SPLIT")
 _EPOCH = datetime.datetime(2020, 1, 1, tzinfo=datetime.timezone.utc)
 
 
@@ -48,8 +49,8 @@ def kinds(choice):
         "date": (pa.date32(), PLAIN, _EPOCH.date),
         "time": (pa.time32("ms"), PLAIN, lambda: datetime.time(choice.randrange(24))),
         "timestamp": (pa.timestamp("ns"), INTEGERS, lambda: _EPOCH),
-        "decimal": (pa.decimal128(9, 2), PLAIN, lambda: decimal.Decimal(integer(20)) / 4),
-        "fixed": (pa.binary(5), TEXTS[:1] + TEXTS[2:], lambda: choice.randbytes(5)),
+        "decimal": (pa.decimal128(9, 2), FIXED, lambda: decimal.Decimal(integer(20)) / 4),
+        "fixed": (pa.binary(5), FIXED, lambda: choice.randbytes(5)),
         "text": (pa.string(), TEXTS, word),
         "list": (pa.list_(pa.int32()), INTEGERS, numbers),
         "texts": (pa.list_(pa.string()), TEXTS, lambda: [word() for _ in numbers()]),
