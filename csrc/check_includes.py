@@ -21,11 +21,11 @@ CORE = "fastload"
 # A file may include files of its own folder and of the folders above it in this list.
 FOLDERS = {
     "base": "what knows nothing of Parquet: errors, memory, threads, counters, copies",
-    "source": "files, their footers and what a footer says of each column",
+    "source": "files, their footers, what a footer says of columns, and where pages lie",
     "plan": "which columns and rows to read, and where they lie in a batch",
     "fetch": "the bytes of column chunks, from disk, from a store or from its cache",
     "decode/pages": "bytes become pages, and pages levels and dictionary codes",
-    "decode/values": "levels and codes become values of the dtype that was asked for",
+    "decode/values": "codes and stored values become values of the dtype that was asked for",
     "decode/lists": "levels become rows of lists",
     "decode": "readers of one column chunk, made of the three folders above",
     "blocks": "decoded row groups that are kept on disk: writing and reading them",
