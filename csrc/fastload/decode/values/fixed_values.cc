@@ -108,12 +108,13 @@ Status FixedValues::SetPage(Encoding::type encoding, const uint8_t* data, int64_
       return SetDictionaryIndices(data, size, max_values);
     case Encoding::RLE:
       if (physical == parquet::Type::BOOLEAN) return SetHybridBits(data, size);
-      [[fallthrough]];
+      break;
     default:
-      source_ = Source::kArrow;
-      arrow_.SetPage(encoding, data, size, max_values);
-      return Status::OK();
+      break;
   }
+  source_ = Source::kArrow;
+  arrow_.SetPage(encoding, data, size, max_values);
+  return Status::OK();
 }
 
 Status FixedValues::SetDictionaryIndices(const uint8_t* data, int64_t size,
