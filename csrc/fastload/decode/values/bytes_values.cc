@@ -23,26 +23,13 @@ Result<std::shared_ptr<arrow::Buffer>> CopyOf(const uint8_t* data, int64_t size)
   return copy;
 }
 
-template <typename Type>
-int DecodeTyped(parquet::Decoder* decoder, int64_t n, typename Type::c_type* out) {
-  auto* const typed = dynamic_cast<parquet::TypedDecoder<Type>*>(decoder);
-  return typed->Decode(out, static_cast<int>(n));
-}
-
 }  // namespace
 
 BytesValues::BytesValues(const parquet::ColumnDescriptor* descr)
-    : descr_(descr),
-      fixed_size_(descr->physical_type() == parquet::Type::FIXED_LEN_BYTE_ARRAY
+    : fixed_size_(descr->physical_type() == parquet::Type::FIXED_LEN_BYTE_ARRAY
                       ? descr->type_length()
-                      : -1) {}
-
-Status BytesValues::CheckLeft(int64_t n, int64_t left) const {
-  if (n <= left) return Status::OK();
-  return MakeError(ErrorKind::kCorruptFile, "Expected " + std::to_string(n) +
-                                                " more values in the page, got " +
-                                                std::to_string(left));
-}
+                      : -1),
+      arrow_(descr, /*views=*/true) {}
 
 Status BytesValues::SetDictionary(const parquet::DictionaryPage& page) {
   if (page.encoding() != Encoding::PLAIN &&
@@ -54,7 +41,7 @@ Status BytesValues::SetDictionary(const parquet::DictionaryPage& page) {
   const int64_t entries = page.num_values();
   // An entry of variable length takes at least the four bytes of its length.
   const int64_t least = fixed_size_ < 0 ? 4 : std::max<int64_t>(fixed_size_, 1);
-  ARROW_RETURN_NOT_OK(CheckLeft(entries, page.size() / least));
+  ARROW_RETURN_NOT_OK(CheckValuesLeft(entries, page.size() / least));
   auto dictionary = std::make_shared<Dictionary>();
   ARROW_ASSIGN_OR_RAISE(dictionary->page, CopyOf(page.data(), page.size()));
   dictionary->views.resize(static_cast<size_t>(entries));
@@ -89,11 +76,7 @@ Status BytesValues::SetPage(Encoding::type encoding, const uint8_t* data, int64_
       return ResetIndices(data, size, &hybrid_);
     default:
       source_ = Source::kArrow;
-      if (arrow_ == nullptr || arrow_encoding_ != encoding) {
-        arrow_ = parquet::MakeDecoder(descr_->physical_type(), encoding, descr_);
-        arrow_encoding_ = encoding;
-      }
-      arrow_->SetData(static_cast<int>(max_values), data, static_cast<int>(size));
+      arrow_.SetPage(encoding, data, size, max_values);
       return Status::OK();
   }
 }
@@ -104,7 +87,7 @@ Status BytesValues::Skip(int64_t values) {
       return SkipPlainBytes(values, &pos_, end_);
     case Source::kPlainFixed:
       if (fixed_size_ == 0) return Status::OK();
-      ARROW_RETURN_NOT_OK(CheckLeft(values, (end_ - pos_) / fixed_size_));
+      ARROW_RETURN_NOT_OK(CheckValuesLeft(values, (end_ - pos_) / fixed_size_));
       pos_ += values * fixed_size_;
       return Status::OK();
     case Source::kDictionary:
@@ -157,7 +140,7 @@ Status BytesValues::DecodePlain(int64_t n, ByteView* views) {
 
 Status BytesValues::DecodeFixed(int64_t n, ByteView* views) {
   if (fixed_size_ > 0) {
-    ARROW_RETURN_NOT_OK(CheckLeft(n, (end_ - pos_) / fixed_size_));
+    ARROW_RETURN_NOT_OK(CheckValuesLeft(n, (end_ - pos_) / fixed_size_));
   }
   for (int64_t i = 0; i < n; ++i) {
     views[i] = ByteView{pos_, fixed_size_};
@@ -186,17 +169,10 @@ Status BytesValues::DecodeWithArrow(int64_t n, ByteView* views, ByteArena* arena
 }
 
 Status BytesValues::ArrowBlock(int64_t n, ByteView* views) {
-  int64_t got = 0;
-  if (fixed_size_ < 0) {
-    std::array<parquet::ByteArray, kBlockValues> block;
-    got = DecodeTyped<parquet::ByteArrayType>(arrow_.get(), n, block.data());
-    for (int64_t i = 0; i < got; ++i) views[i] = ByteView{block[i].ptr, block[i].len};
-  } else {
-    std::array<parquet::FixedLenByteArray, kBlockValues> block;
-    got = DecodeTyped<parquet::FLBAType>(arrow_.get(), n, block.data());
-    for (int64_t i = 0; i < got; ++i) views[i] = ByteView{block[i].ptr, fixed_size_};
-  }
-  return CheckLeft(n, got);
+  std::array<parquet::ByteArray, kBlockValues> block;
+  ARROW_RETURN_NOT_OK(arrow_.Decode(n, reinterpret_cast<uint8_t*>(block.data())));
+  for (int64_t i = 0; i < n; ++i) views[i] = ByteView{block[i].ptr, block[i].len};
+  return Status::OK();
 }
 
 }  // namespace fastload

@@ -9,8 +9,8 @@
 #include "fastload/base/byte_arena.h"
 #include "fastload/decode/pages/hybrid.h"
 #include "fastload/decode/pages/page_cursor.h"
+#include "fastload/decode/values/arrow_values.h"
 #include "fastload/decode/values/byte_view.h"
-#include "parquet/encoding.h"
 
 namespace fastload {
 
@@ -49,7 +49,7 @@ class BytesValues : public PageValues {
     std::vector<ByteView> views;
   };
 
-  static constexpr int64_t kBlockValues = 1024;
+  static constexpr int64_t kBlockValues = ArrowValues::kBlockValues;
 
   Status DecodePlain(int64_t n, ByteView* views);
   Status DecodeFixed(int64_t n, ByteView* views);
@@ -60,17 +60,14 @@ class BytesValues : public PageValues {
   Status DecodeWithArrow(int64_t n, ByteView* views, ByteArena* arena);
   // Writes views of n values, at most kBlockValues, that are valid until the next call.
   Status ArrowBlock(int64_t n, ByteView* views);
-  Status CheckLeft(int64_t n, int64_t left) const;
 
-  const parquet::ColumnDescriptor* descr_;
   int64_t fixed_size_;  // bytes of a FIXED_LEN_BYTE_ARRAY, else -1
   Source source_ = Source::kPlain;
 
   const uint8_t* pos_ = nullptr;
   const uint8_t* end_ = nullptr;
   HybridDecoder hybrid_;
-  std::unique_ptr<parquet::Decoder> arrow_;
-  parquet::Encoding::type arrow_encoding_ = parquet::Encoding::UNKNOWN;
+  ArrowValues arrow_;
 
   std::shared_ptr<const Dictionary> dictionary_;  // null before the dictionary page
   std::vector<ByteView> scratch_;

@@ -1,4 +1,5 @@
-// BYTE_ARRAY values in PLAIN, and dictionary indices.
+// BYTE_ARRAY and FIXED_LEN_BYTE_ARRAY values in PLAIN, dictionary indices, and the errors
+// of pages that are too short.
 #pragma once
 
 #include <cstdint>
