@@ -6,6 +6,32 @@
 
 namespace fastload {
 
+std::shared_ptr<parquet::Page> WithBytes(const parquet::Page& page,
+                                         const std::shared_ptr<arrow::Buffer>& bytes) {
+  switch (page.type()) {
+    case parquet::PageType::DICTIONARY_PAGE: {
+      const auto& dictionary = static_cast<const parquet::DictionaryPage&>(page);
+      return std::make_shared<parquet::DictionaryPage>(
+          bytes, dictionary.num_values(), dictionary.encoding(), dictionary.is_sorted());
+    }
+    case parquet::PageType::DATA_PAGE: {
+      const auto& data = static_cast<const parquet::DataPageV1&>(page);
+      return std::make_shared<parquet::DataPageV1>(
+          bytes, data.num_values(), data.encoding(), data.definition_level_encoding(),
+          data.repetition_level_encoding(), data.uncompressed_size());
+    }
+    case parquet::PageType::DATA_PAGE_V2: {
+      const auto& data = static_cast<const parquet::DataPageV2&>(page);
+      return std::make_shared<parquet::DataPageV2>(
+          bytes, data.num_values(), data.num_nulls(), data.num_rows(), data.encoding(),
+          data.definition_levels_byte_length(), data.repetition_levels_byte_length(),
+          data.uncompressed_size());
+    }
+    default:
+      return nullptr;
+  }
+}
+
 DataPages::DataPages(std::unique_ptr<parquet::PageReader> pages, PageValues* values,
                      PassOver pass_over, std::atomic<int64_t>* counter,
                      arrow::MemoryPool* pool, DictionaryPlace dictionary)

@@ -26,6 +26,11 @@ class KeptPage final : public arrow::Buffer {
       : arrow::Buffer(std::move(memory), 0, size) {}
 };
 
+// Returns a page with the header of `page` and other bytes, which are not compressed;
+// null for pages of another type than dictionary pages and data pages.
+std::shared_ptr<parquet::Page> WithBytes(const parquet::Page& page,
+                                         const std::shared_ptr<arrow::Buffer>& bytes);
+
 // The entries of a dictionary as a PageValues decoded them. Immutable.
 class DecodedDictionary {
  public:

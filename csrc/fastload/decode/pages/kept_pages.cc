@@ -22,37 +22,6 @@ constexpr int64_t kObjectBytes = 512;
 // pages. The other pages share one piece.
 constexpr int64_t kFirstBytes = int64_t{1} << 20;
 
-// Returns a page like `page`, whose bytes are in `memory`; null for pages of another
-// type.
-std::shared_ptr<parquet::Page> WithBytes(const parquet::Page& page,
-                                         std::shared_ptr<arrow::Buffer> memory) {
-  auto bytes = std::make_shared<KeptPage>(std::move(memory), page.size());
-  switch (page.type()) {
-    case parquet::PageType::DICTIONARY_PAGE: {
-      const auto& dictionary = static_cast<const parquet::DictionaryPage&>(page);
-      return std::make_shared<parquet::DictionaryPage>(
-          std::move(bytes), dictionary.num_values(), dictionary.encoding(),
-          dictionary.is_sorted());
-    }
-    case parquet::PageType::DATA_PAGE: {
-      const auto& data = static_cast<const parquet::DataPageV1&>(page);
-      return std::make_shared<parquet::DataPageV1>(
-          std::move(bytes), data.num_values(), data.encoding(),
-          data.definition_level_encoding(), data.repetition_level_encoding(),
-          data.uncompressed_size());
-    }
-    case parquet::PageType::DATA_PAGE_V2: {
-      const auto& data = static_cast<const parquet::DataPageV2&>(page);
-      return std::make_shared<parquet::DataPageV2>(
-          std::move(bytes), data.num_values(), data.num_nulls(), data.num_rows(),
-          data.encoding(), data.definition_levels_byte_length(),
-          data.repetition_levels_byte_length(), data.uncompressed_size());
-    }
-    default:
-      return nullptr;
-  }
-}
-
 class KeptReader final : public parquet::PageReader {
  public:
   explicit KeptReader(std::shared_ptr<const KeptChunk> chunk)
@@ -167,7 +136,7 @@ bool KeptChunk::Add(const parquet::Page& page) try {
   if (bytes > 0) {
     std::memcpy(memory->mutable_data(), page.data(), static_cast<size_t>(bytes));
   }
-  auto copy = WithBytes(page, memory);
+  auto copy = WithBytes(page, std::make_shared<KeptPage>(memory, bytes));
   if (copy == nullptr) return false;
   pages_.push_back(std::move(copy));
   used_ += RoundUp(bytes, kPageAlignment);

@@ -30,11 +30,18 @@ class SnappyPageReader final : public parquet::PageReader, public FreesPages {
     if (page == nullptr) return nullptr;
     switch (page->type()) {
       case parquet::PageType::DICTIONARY_PAGE:
-        return Decompressed(static_cast<const parquet::DictionaryPage&>(*page));
-      case parquet::PageType::DATA_PAGE:
-        return Decompressed(static_cast<const parquet::DataPageV1&>(*page));
-      case parquet::PageType::DATA_PAGE_V2:
-        return Decompressed(std::static_pointer_cast<parquet::DataPageV2>(page));
+        return WithBytes(*page, DecompressedDictionary(*page));
+      case parquet::PageType::DATA_PAGE: {
+        const auto& data = static_cast<const parquet::DataPageV1&>(*page);
+        return WithBytes(data, Decompressed(data, 0, data.uncompressed_size()));
+      }
+      case parquet::PageType::DATA_PAGE_V2: {
+        const auto& data = static_cast<const parquet::DataPageV2&>(*page);
+        if (!data.is_compressed()) return page;
+        const int64_t levels = int64_t{data.definition_levels_byte_length()} +
+                               data.repetition_levels_byte_length();
+        return WithBytes(data, Decompressed(data, levels, data.uncompressed_size()));
+      }
       default:
         return page;
     }
@@ -47,7 +54,9 @@ class SnappyPageReader final : public parquet::PageReader, public FreesPages {
   }
 
  private:
-  std::shared_ptr<parquet::Page> Decompressed(const parquet::DictionaryPage& page) {
+  // Returns the bytes of a dictionary page. libparquet does not hand on the size in the
+  // header of a dictionary page, so the compressed bytes have to state the size.
+  std::shared_ptr<arrow::Buffer> DecompressedDictionary(const parquet::Page& page) {
     const std::span<const uint8_t> bytes(page.data(), static_cast<size_t>(page.size()));
     const auto size = SnappySize(bytes);
     if (!size.has_value() || *size > kSnappyExpansion * (page.size() + 1)) {
@@ -56,27 +65,7 @@ class SnappyPageReader final : public parquet::PageReader, public FreesPages {
     }
     Decompressed(page, 0, *size);
     // The dictionary page is needed until the end of the chunk, so it keeps its memory.
-    return std::make_shared<parquet::DictionaryPage>(
-        std::make_shared<KeptPage>(std::move(memory_), *size), page.num_values(),
-        page.encoding(), page.is_sorted());
-  }
-
-  std::shared_ptr<parquet::Page> Decompressed(const parquet::DataPageV1& page) {
-    return std::make_shared<parquet::DataPageV1>(
-        Decompressed(page, 0, page.uncompressed_size()), page.num_values(),
-        page.encoding(), page.definition_level_encoding(),
-        page.repetition_level_encoding(), page.uncompressed_size());
-  }
-
-  std::shared_ptr<parquet::Page> Decompressed(std::shared_ptr<parquet::DataPageV2> page) {
-    if (!page->is_compressed()) return page;
-    const int64_t levels = int64_t{page->definition_levels_byte_length()} +
-                           page->repetition_levels_byte_length();
-    return std::make_shared<parquet::DataPageV2>(
-        Decompressed(*page, levels, page->uncompressed_size()), page->num_values(),
-        page->num_nulls(), page->num_rows(), page->encoding(),
-        page->definition_levels_byte_length(), page->repetition_levels_byte_length(),
-        page->uncompressed_size());
+    return std::make_shared<KeptPage>(std::move(memory_), *size);
   }
 
   // Returns the page's bytes: the first `plain` bytes unchanged, the rest decompressed,
