@@ -94,7 +94,7 @@ test-all: build ## every test: C++, then Python
 	else echo 'C++ tests are left out: GoogleTest is not installed (apt-get install libgtest-dev)'; fi
 	$(PYTEST)
 
-test-cpp: venv ## tests of the C++ core, without Python
+test-cpp: venv ## tests of the C++ core, without Python: FILTER='*Reader*' UNITY=true
 	@$(TEST_CPP) check
 
 typecheck: build ## mypy on the sources, pyright on what users write, stubtest on the core
