@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import html
 import importlib.util
 import inspect
@@ -14,9 +15,11 @@ from pathlib import Path
 import pytest
 
 import fastload
+import fastload.testing
 
 ROOT = Path(__file__).resolve().parents[2]
 ERRORS = {name for name in fastload.__all__ if name.endswith("Error")}
+INTEGRATIONS = sorted((ROOT / "src/fastload/integrations").glob("[!_]*.py"))
 OTHERS = ["schema.fields.Schema", "schema.fields.Field", "engine.stats.Stats"]
 # The kinds of boxes that a page may ask for.
 BOXES = {"note", "tip", "warning"}
@@ -77,6 +80,20 @@ def test_signature_and_parameters(reference, name):
 @pytest.mark.parametrize("name", [f"errors.{name}" for name in sorted(ERRORS)] + OTHERS)
 def test_other_names_are_there(reference, name):
     assert entry_of(reference, f"fastload.{name}")
+
+
+@pytest.mark.parametrize("name", fastload.testing.__all__)
+def test_names_of_testing_are_there(reference, name):
+    assert entry_of(reference, f"fastload.testing.{name}")
+
+
+@pytest.mark.parametrize("path", INTEGRATIONS, ids=lambda path: path.stem)
+def test_names_of_integrations_are_there(reference, path):
+    # Not imported: the framework may not be installed.
+    assigned = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.Assign)]
+    values = [node.value for node in assigned if ast.unparse(node.targets[0]) == "__all__"]
+    for name in ast.literal_eval(*values):
+        assert entry_of(reference, f"fastload.integrations.{path.stem}.{name}")
 
 
 def test_no_docstring_becomes_a_box(reference):

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
+import fastload.integrations
+
 EXAMPLES = sorted(Path(__file__).parents[2].glob("typing/*.py"))
 MODULES = ["", "dataset.loaders.data_wait", "engine.stats", "testing", "dataset.trace"]
 # Their classes are the frameworks' own, with methods that these call.
-INTEGRATIONS = [
-    f"integrations.{name}" for name in ("accelerate", "lightning", "tensorboard", "transformers")
-]
+INTEGRATIONS = sorted(
+    f"integrations.{path.stem}"
+    for path in Path(fastload.integrations.__file__).parent.glob("[!_]*.py")
+)
 # What only other parts of the package use.
 INTERNAL = {
     ("engine.stats", "stats_of"),
