@@ -150,5 +150,5 @@ def key_of_file(asked: str, source: Source, number: int) -> str:
     path = os.path.abspath(file.path) if file.stored is None else file.path
     stored = "" if file.stored is None else file.stored.version
     version = (path, file.size, file.mtime_ns, file.digest, file.keys, file.name, stored)
-    listed = [repr((file.constants, file.deletes))] if file.uri else []
+    listed = [repr((file.constants, file.deletes))] if source.table is not None else []
     return digest(asked, repr(version), *listed)

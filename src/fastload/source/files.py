@@ -103,7 +103,7 @@ class SourceFile:
         stored: the file as its store lists it; None for a local file.
         inode: inode of a local file, which shows whether the file was replaced; 0 = unknown.
         constants: values of columns that the file lacks, as the metadata of its table has them.
-        uri: path of the file as its table's lists of deleted rows name it.
+        uri: path of the file as its table's lists of deleted rows name it; "" without such lists.
         deletes: files of the table that list deleted rows of this file.
     """
 

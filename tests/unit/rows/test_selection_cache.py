@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,8 @@ from fastload.plan.kept_rows import FileRows, pack_rows
 from fastload.rows import selection
 from fastload.rows.finder import RowFinder
 from fastload.rows.selection_cache import SelectionCache
+from fastload.source.source import Source
+from fastload.source.tables.table import Table, TableColumns
 
 FILTERS = (pc.field("a") < 50) | (pc.field("a") > 940)
 KEPT = [*range(50), *range(941, 1000)]
@@ -59,6 +62,20 @@ def scans(monkeypatch):
 
     monkeypatch.setattr(RowFinder, "files", counted)
     return count
+
+
+def test_rows_of_a_table_are_kept_by_its_constants(source):
+    """Of a table without lists of deleted rows, too, whose files have no `uri`."""
+    columns = TableColumns.of("t", pa.schema({"a": pa.int64(), "p": pa.int64()}), {})
+    plain = Source.open(source)
+
+    def key_with(constant):
+        file = replace(plain.files[0], constants=((("p",), pa.scalar(constant)),))
+        table = Table(columns, "version 0", "t 0", ())
+        return selection.key_of_file("asked", replace(plain, files=(file,), table=table), 0)
+
+    assert key_with(1) != key_with(2)
+    assert key_with(1) == key_with(1) != ""
 
 
 def test_counted_once_per_version(home, source, scans):

@@ -63,7 +63,8 @@ class TableFile:
 
     Attributes:
         path: path or URL of the file, to open and to show.
-        uri: the file's path as delete files and deletion vectors name it.
+        uri: the file's path as delete files and deletion vectors name it; "" for a table that has
+            no such lists.
         name: path of the file below the table, with "/".
         constants: values of columns that are the same for all rows: partition values, and the
             defaults of columns that were added. A column in the file prevails.
