@@ -14,7 +14,7 @@ __all__ = [
     "Constants",
     "DeleteFile",
     "FoundFile",
-    "Keys",
+    "HiveKeys",
     "PathLike",
     "SourceFile",
     "StoredFile",
@@ -22,7 +22,7 @@ __all__ = [
 
 PathLike = str | os.PathLike[str]
 
-Keys = tuple[tuple[str, str | None], ...]
+HiveKeys = tuple[tuple[str, str | None], ...]
 """The Hive keys of one file with their values, outermost directory first; None = null."""
 
 Constants = tuple[tuple[tuple[str, ...], Any], ...]
@@ -112,7 +112,7 @@ class SourceFile:
     mtime_ns: int
     footer: core.Footer
     digest: bytes
-    keys: Keys = ()
+    keys: HiveKeys = ()
     name: str = ""
     kind: str = ""
     stored: StoredFile | None = None

@@ -13,7 +13,7 @@ from fastload.errors import SchemaError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fastload.source.files import Keys, SourceFile
+    from fastload.source.files import HiveKeys, SourceFile
 
 __all__ = ["HiveKey", "find_keys", "keys_of"]
 
@@ -86,7 +86,7 @@ class HiveKey:
         return [text for text in dict.fromkeys(self.texts) if text is not None]
 
 
-def keys_of(folders: Sequence[str], path: str) -> Keys:
+def keys_of(folders: Sequence[str], path: str) -> HiveKeys:
     """Return the Hive keys in the names of a file's directories, outermost first.
 
     If two directories have the same key, the outermost counts.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from fastload.rows.predicate import Predicate
     from fastload.source.files import Constants, SourceFile
     from fastload.source.stores.stores import Stores
-    from fastload.source.tables.table import Keys, TableColumns
+    from fastload.source.tables.table import ColumnKeys, TableColumns
 
 __all__ = ["TableAligner", "TableReader", "TableRowScan", "whole"]
 
@@ -48,7 +48,7 @@ class TableAligner:
     def __init__(self, schema: Any, columns: TableColumns, constants: Constants = ()) -> None:
         self._schema = schema
         self._arrow = columns.arrow
-        self._keys: dict[_Path, Keys] = {path: keys for keys, path in columns.paths.items()}
+        self._keys: dict[_Path, ColumnKeys] = {path: keys for keys, path in columns.paths.items()}
         self._key_of = _keys_by_name(schema, columns)
         self._constants = dict(constants)
 
@@ -219,5 +219,5 @@ def _keys_by_name(schema: Any, columns: TableColumns) -> Callable[[_Path, Any], 
     has_ids = any(isinstance(field_key(field), int) for field in schema)
     if has_ids or columns.names is None:
         return lambda _, field: field_key(field)
-    by_name: Mapping[_Path, Keys] = columns.names
+    by_name: Mapping[_Path, ColumnKeys] = columns.names
     return lambda names, _: by_name[names][-1] if names in by_name else None

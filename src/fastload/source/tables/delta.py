@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from fastload.source.files import PathLike
     from fastload.source.stores.stores import Stores
-    from fastload.source.tables.table import Keys
+    from fastload.source.tables.table import ColumnKeys
 
 __all__ = ["Delta"]
 
@@ -178,10 +178,12 @@ def _check_features(log: Any, uri: str) -> None:
         )
 
 
-def _paths(schema: Mapping[str, Any], mode: str) -> Iterator[tuple[Keys, tuple[str, ...]]]:
+def _paths(schema: Mapping[str, Any], mode: str) -> Iterator[tuple[ColumnKeys, tuple[str, ...]]]:
     """Yield the keys and the path of each column, struct and list of a Delta schema."""
 
-    def below(kind: Any, keys: Keys, path: tuple[str, ...]) -> Iterator[tuple[Keys, Any]]:
+    def below(
+        kind: Any, keys: ColumnKeys, path: tuple[str, ...]
+    ) -> Iterator[tuple[ColumnKeys, Any]]:
         if not isinstance(kind, dict):
             return
         if kind["type"] == "struct":

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fastload.source.stores.stores import Stores
-    from fastload.source.tables.table import Keys
+    from fastload.source.tables.table import ColumnKeys
 
 __all__ = ["Iceberg"]
 
@@ -162,11 +162,13 @@ def _columns(table: Any, schema: Any, location: str) -> TableColumns:
     return TableColumns.of(location, arrow, dict(_paths(schema)), by_id=True, names=names)
 
 
-def _paths(schema: Any) -> Iterator[tuple[Keys, tuple[str, ...]]]:
+def _paths(schema: Any) -> Iterator[tuple[ColumnKeys, tuple[str, ...]]]:
     """Yield the keys and the path of each column, struct and list of an Iceberg schema."""
     from pyiceberg.types import ListType, MapType, StructType
 
-    def below(kind: Any, keys: Keys, path: tuple[str, ...]) -> Iterator[tuple[Keys, Any]]:
+    def below(
+        kind: Any, keys: ColumnKeys, path: tuple[str, ...]
+    ) -> Iterator[tuple[ColumnKeys, Any]]:
         if isinstance(kind, StructType):
             for entry in kind.fields:
                 inner = (*keys, entry.field_id), (*path, entry.name)
@@ -183,8 +185,8 @@ def _paths(schema: Any) -> Iterator[tuple[Keys, tuple[str, ...]]]:
 
 
 def _mapped(
-    fields: Any, names: tuple[str, ...], keys: Keys
-) -> Iterator[tuple[tuple[str, ...], Keys]]:
+    fields: Any, names: tuple[str, ...], keys: ColumnKeys
+) -> Iterator[tuple[tuple[str, ...], ColumnKeys]]:
     """Yield the names and the keys of each field of a name mapping.
 
     The elements of lists stand in the mapping as "element", but not among the names.

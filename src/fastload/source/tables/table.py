@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Bounds",
-    "Keys",
+    "ColumnKeys",
     "Table",
     "TableColumns",
     "TableFile",
@@ -34,7 +34,7 @@ __all__ = [
 Path = tuple[str, ...]
 """The names of a column in the table: of the structs around it, outermost first, and its own."""
 
-Keys = tuple[str | int, ...]
+ColumnKeys = tuple[str | int, ...]
 """What a file calls a column of the table: a name or a field id for each name of its path."""
 
 _FIELD_ID = b"PARQUET:field_id"
@@ -106,19 +106,19 @@ class TableColumns:
     location: str
     arrow: Any
     footer: core.Footer
-    paths: Mapping[Keys, Path]
+    paths: Mapping[ColumnKeys, Path]
     by_id: bool = False
-    names: Mapping[Path, Keys] | None = None
+    names: Mapping[Path, ColumnKeys] | None = None
 
     @classmethod
     def of(
         cls,
         location: str,
         arrow: Any,
-        paths: Mapping[Keys, Path],
+        paths: Mapping[ColumnKeys, Path],
         *,
         by_id: bool = False,
-        names: Mapping[Path, Keys] | None = None,
+        names: Mapping[Path, ColumnKeys] | None = None,
     ) -> TableColumns:
         """Return the columns of a table with an Arrow schema.
 
@@ -213,12 +213,12 @@ def plain_path(path: str) -> str:
     return re.sub(r"^file:/+", "/", path)
 
 
-def _leaf_keys(schema: Any) -> Iterator[Keys]:
+def _leaf_keys(schema: Any) -> Iterator[ColumnKeys]:
     for entry in schema:
         yield from _keys_below(entry.type, (field_key(entry),))
 
 
-def _keys_below(arrow: Any, keys: Keys) -> Iterator[Keys]:
+def _keys_below(arrow: Any, keys: ColumnKeys) -> Iterator[ColumnKeys]:
     if isinstance(arrow, pa.BaseExtensionType):
         arrow = arrow.storage_type
     if pa.types.is_struct(arrow):
