@@ -9,7 +9,7 @@ RATES = {
     "tensors in RAM, by column": 20e6,
     "pyarrow + DataLoader": 0.9e6,
 }
-FAMILIES = {peer.name: peer.family for peer in PEERS}
+KNOWN = {peer.name: peer for peer in PEERS}
 
 
 def _entry(name, mode, rate, **changes):
@@ -28,8 +28,8 @@ def _entry(name, mode, rate, **changes):
         "repeats": 3,
         "spread": 0.05,
         "conversion_s": 0.0,
-        "family": FAMILIES[name],
-        "by_hand": name.startswith("hand-written"),
+        "family": KNOWN[name].family,
+        "by_hand": KNOWN[name].by_hand,
         "busy_cores": 1.9,
         "bottleneck": "decode" if own else "",
         "kept_bytes": 0,

@@ -21,7 +21,7 @@ from fastload.tools.bench.progress import ShownProgress
 from fastload.tools.bench.report.text import report
 from fastload.tools.bench.report.verdict import compared, hints, verdict, warnings
 from fastload.tools.terminal import rendered
-from support.bench_record import FAMILIES, bench_record
+from support.bench_record import KNOWN, bench_record
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ def test_one_line_says_what_else_could_be_measured(record):
 
 
 def test_defaults_are_contenders():
-    assert set(DEFAULT) <= set(FAMILIES)
+    assert set(DEFAULT) <= set(KNOWN)
 
 
 def write(path, rows=1000):

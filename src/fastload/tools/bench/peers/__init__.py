@@ -170,7 +170,8 @@ PEERS = (
         apart=True,
     ),
 )
-# The families of hand-written programs with a library; the other families are loaders.
+# The families of libraries with which programs are written by hand: whole windows, or a Dataset
+# for a DataLoader (`loader=True`). The other families are loaders, but for "memory".
 LIBRARIES = ("pyarrow", "polars", "duckdb")
 # What fastload is measured beside by default: the best hand-written programs, and the DataLoader
 # that people write.
