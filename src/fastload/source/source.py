@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from fastload.errors import SourceNotFoundError
 from fastload.source.files import SourceFile
 from fastload.source.fingerprint import file_sums, fingerprint
 from fastload.source.footers import ReadFooter, read_footers
@@ -76,12 +77,14 @@ class Source:
             prune: returns the files of a table whose footers are read; None = all files.
 
         Raises:
-            SourceNotFoundError: no file was found. Every error about a file names the file.
+            SourceNotFoundError: no file was found, or a table has no files. Every error about a
+                file names the file.
             CorruptFileError: a file is not Parquet, or its footer is damaged.
             StorageError: a file or directory can't be read.
             SourceChangedError: a file changed while its footer was read.
             UnsupportedTypeError: a footer is legal Parquet that fastload can't read yet, or a
                 directory is a Delta or Iceberg table.
+            ImportError: the library that reads the metadata of a table is not installed.
             SchemaError: the name of a Hive key is not UTF-8.
             TypeError: an entry of the source is not a path.
             ValueError: a URL has an unknown scheme, or a file:// URL names a host.
@@ -101,6 +104,11 @@ class Source:
         storage: Stores,
         prune: Callable[[Table], Sequence[TableFile]] | None,
     ) -> Source:
+        if not table.files:
+            raise SourceNotFoundError(
+                f"Expected a table with rows, got {table.version} without files - at "
+                f"{table.columns.location}"
+            )
         listed = table.files if prune is None else prune(table)
         found = storage.locate([file.path for file in listed])
         footers = read_footers(found, storage)

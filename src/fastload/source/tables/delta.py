@@ -73,7 +73,7 @@ class Delta:
 
         Raises:
             ImportError: the library that reads the metadata is not installed.
-            SourceNotFoundError: the table or the version does not exist, or the table has no files.
+            SourceNotFoundError: the table or the version does not exist.
             StorageError: the metadata can't be read.
             UnsupportedTypeError: the table needs what fastload lacks.
         """
@@ -92,10 +92,6 @@ class Delta:
         version = log.version()
         physical = {tuple(map(str, keys)): path for keys, path in _paths(schema, "name")}
         files = tuple(_files(log, uri, columns, physical))
-        if not files:
-            raise SourceNotFoundError(
-                f"Expected a table with rows, got version {version} without files - at {uri}"
-            )
         features = log.protocol().reader_features or ()
         return Table(
             columns,

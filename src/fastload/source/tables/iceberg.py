@@ -125,13 +125,8 @@ class Iceberg:
             )
         columns = _columns(table, schema, self.table)
         files = tuple(IcebergFiles(table, snapshot, schema, columns).data_files())
-        version = f"snapshot {snapshot.snapshot_id}"
-        if not files:
-            raise SourceNotFoundError(
-                f"Expected a table with rows, got {version} without files - at {self.table}"
-            )
         identity = f"iceberg {table.metadata.table_uuid} {snapshot.snapshot_id} {schema.schema_id}"
-        return Table(columns, version, identity, files)
+        return Table(columns, f"snapshot {snapshot.snapshot_id}", identity, files)
 
 
 def _options_of(properties: Mapping[str, Any]) -> dict[str, Any]:
