@@ -9,12 +9,12 @@ import torch
 
 from fastload.schema.fields import Field
 from fastload.schema.projection import OutputPlan
+from fastload.steps.kernel import Kernel
 from fastload.steps.steps import RESERVED, check_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fastload.steps.kernel import Kernel
     from fastload.steps.kernel_entry import Argument
     from fastload.steps.steps import Step, Steps
 
@@ -110,8 +110,9 @@ class _Planner:
         self.outputs.append(output)
 
     def add(self, step: Step, number: int) -> None:
-        kernel: Kernel = step.run
-        check_inputs(step, self._numbers)
+        kernel = step.run
+        assert isinstance(kernel, Kernel), "Expected a step that the core runs"
+        check_inputs(kernel, self._numbers, step.label)
         for output in kernel.outputs:
             if output.name in RESERVED:
                 raise ValueError(

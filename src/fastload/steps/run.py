@@ -92,23 +92,23 @@ def _preprocess(
 ) -> Iterator[Job]:
     rows = batch.rows
     if isinstance(step.run, PerRow):
-        check_inputs(step, batch)
+        check_inputs(step.run, batch, step.label)
         inputs = [batch[name] for name in step.run.inputs]
         calls = RowJob(step.run, inputs, rows, location)
         yield from _worked_on(calls, pool())
         merge(batch, batch, calls.outputs(), rows, step.label)
     elif isinstance(step.run, Kernel):
-        merge(batch, batch, _computed(batch, step, ()), rows, step.label)
+        merge(batch, batch, _computed(batch, step.run, ()), rows, step.label)
     else:
         views = Views(batch)
         block = views.block()
-        threads = isinstance(step.run, PerBlock)
-        call = BlockJob(step.run.fn if threads else step.run, block)
-        if threads:
+        if isinstance(step.run, PerBlock):
+            call = BlockJob(step.run.fn, block)
             yield from _worked_on(call, pool())
         else:
+            call = BlockJob(step.run, block)
             call.run()
-        with _noted(step, _ARRAYS):
+        with _noted(step.label, _ARRAYS):
             returned = call.returned()
         merge(batch, block, returned, rows, step.label, views)
 
@@ -116,26 +116,27 @@ def _preprocess(
 def _augment(batch: Batch, step: Step, seeds: tuple[NDArray[np.uint64], ...]) -> None:
     rows = batch.rows
     if isinstance(step.run, Kernel):
-        returned = _computed(batch, step, seeds)
+        returned = _computed(batch, step.run, seeds)
     else:
-        with _noted(step):
+        assert not isinstance(step.run, (PerBlock, PerRow)), "Expected a step of augment"
+        with _noted(step.label):
             returned = step.run(batch, *seeds)
     merge(batch, batch, returned, rows, step.label)
 
 
-def _computed(batch: Batch, step: Step, seeds: tuple[NDArray[np.uint64], ...]) -> Any:
-    with _noted(step):
-        check_inputs(step, batch)
-        return computed(step.run, batch, batch.rows, *seeds)
+def _computed(batch: Batch, kernel: Kernel, seeds: tuple[NDArray[np.uint64], ...]) -> Any:
+    with _noted(kernel.label):
+        check_inputs(kernel, batch, kernel.label)
+        return computed(kernel, batch, batch.rows, *seeds)
 
 
 @contextmanager
-def _noted(step: Step, arrays: str = "") -> Iterator[None]:
+def _noted(label: str, arrays: str = "") -> Iterator[None]:
     """Add the name of a step to its errors; `arrays` too if the step took an array for a tensor."""
     try:
         yield
     except Exception as error:
-        note(error, f"in {step.label}")
+        note(error, f"in {label}")
         if isinstance(error, (TypeError, AttributeError)) and "numpy.ndarray" in str(error):
             note(error, arrays)
         raise

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from fastload.schema.projection import Projection
     from fastload.source.source import Source
     from fastload.steps.kernel_plan import KernelPlan
+    from fastload.steps.steps import AugmentStep
 
 __all__ = ["DecodedCache"]
 
@@ -94,7 +95,9 @@ class DecodedCache:
         self._store = BlockStore(cache)
         self._source = source
         self._projection = projection
-        self._steps = Steps(None, [step.run for step in steps.augment], provenance=provenance)
+        # `steps` has checked these.
+        drawn = [cast("AugmentStep", step.run) for step in steps.augment]
+        self._steps = Steps(None, drawn, provenance=provenance)
         self._made_by = Steps([step.run for step in steps.preprocess], None, provenance=False)
         origins = provenance or self._steps.need_places
         self._extra = extra_outputs(provenance=origins, padded=padded)

@@ -158,8 +158,9 @@ def _code_of_step(step: Step, version: str | None) -> str:
         return step.run.code_digest()
     # A version stands for the function of its name, so the name has to be that of the function.
     fn = step.run.fn if isinstance(step.run, (PerBlock, PerRow)) else step.run
-    per_row = isinstance(step.run, PerRow)
-    around = (step.run.inputs, step.run.outputs, step.run.layouts) if per_row else ()
+    around: tuple[object, ...] = ()
+    if isinstance(step.run, PerRow):
+        around = (step.run.inputs, step.run.outputs, step.run.layouts)
     try:
         return digest(code_digest(fn, version), repr(around))
     except TypeError as error:
