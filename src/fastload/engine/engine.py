@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import weakref
+from dataclasses import fields
 from typing import TYPE_CHECKING, Literal
 
 from fastload.batch.assembler import Assembler, Output
@@ -14,6 +15,7 @@ from fastload.plan.row_seeds import step_key
 from fastload.runtime.native import core
 from fastload.runtime.shutdown import wait_for_queues_at_exit
 from fastload.runtime.units import parse_bytes
+from fastload.schema.column_plan import ColumnPlan
 from fastload.schema.columns import DTYPES
 from fastload.schema.projection import PACKED_KINDS
 from fastload.steps.kernel_calls import raise_failure
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from fastload.plan.kept_rows import FileRows
     from fastload.plan.read_plan import ReadPlan
     from fastload.plan.sequence import RowGroups
-    from fastload.schema.column_plan import ColumnPlan
     from fastload.schema.projection import OutputPlan, Projection
     from fastload.source.source import Source
     from fastload.source.stores.io import IO
@@ -52,6 +53,8 @@ _MOST_TABLE_BYTES = 64 << 20
 _LEAST_TABLE_SHARE = 16
 # The share of the budget that decoded dictionaries take at most.
 _DICTIONARY_SHARE = 16
+# A ColumnPlan has the members of the core's ColumnSpec, under the same names.
+_PLANNED = tuple(member.name for member in fields(ColumnPlan))
 
 
 class Engine:
@@ -329,28 +332,7 @@ def column_specs(columns: Iterable[ColumnPlan]) -> list[core.ColumnSpec]:
         columns: the plans of the columns.
     """
     return [
-        core.ColumnSpec(
-            name=column.name,
-            leaves=list(column.leaves),
-            dtype=column.dtype,
-            bytes=column.bytes,
-            fill=column.fill,
-            cast=column.cast,
-            unscaled=column.unscaled,
-            exact=column.exact,
-            multipliers=column.multipliers,
-            constants=column.constants,
-            depth=column.depth,
-            list_size=column.list_size,
-            list_items=column.list_items,
-            null_lists=column.null_lists,
-            hash_buckets=column.hash_buckets,
-            hash_seed=column.hash_seed,
-            vocabulary=column.vocabulary,
-            unknown=column.unknown,
-            lengths_only=column.lengths_only,
-        )
-        for column in columns
+        core.ColumnSpec(**{name: getattr(column, name) for name in _PLANNED}) for column in columns
     ]
 
 

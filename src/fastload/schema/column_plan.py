@@ -34,7 +34,8 @@ __all__ = ["ColumnPlan", "Item", "plan_leaf", "row_major"]
 class ColumnPlan:
     """The plan by which the core reads one leaf column.
 
-    Its members are those of the core's `ColumnSpec`.
+    Its members are those of the core's `ColumnSpec`, under the same names, and the engine passes
+    on all of them.
 
     Attributes:
         name: dotted name of the column in the files.
