@@ -11,7 +11,7 @@ import pyarrow as pa
 import torch
 
 from fastload.errors import SchemaError
-from fastload.schema.columns import DTYPES, Codes, Column, Fill, Hash, torch_dtype
+from fastload.schema.columns import DTYPES, Codes, Column, Fill, Hash, LeafSpec, torch_dtype
 from fastload.schema.encoded_values import (
     encode_bytes,
     encode_constant,
@@ -113,7 +113,7 @@ class Item:
 
 def plan_leaf(
     leaf: SelectedLeaf,
-    spec: Column | Hash | Codes,
+    spec: LeafSpec,
     *,
     zero: bool = False,
     nan: bool = False,

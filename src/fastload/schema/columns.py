@@ -20,9 +20,11 @@ __all__ = [
     "Fill",
     "Fixed",
     "Hash",
+    "LeafSpec",
     "Pad",
     "Spec",
     "Stack",
+    "check_elements",
     "column_name",
     "torch_dtype",
 ]
@@ -220,6 +222,9 @@ class Codes:
         object.__setattr__(self, "vocabulary", _checked_vocabulary(self.vocabulary))
 
 
+LeafSpec = Column | Hash | Codes
+"""A spec of one leaf column; `Pad`, `Fixed` and `Pack` also take one for the elements of lists."""
+
 _LENGTH = "pass length= for the number of elements that a row keeps"
 _VALUE = "pass value= for the number that fills a short list"
 
@@ -274,7 +279,7 @@ class Pad:
     mask: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        _check_elements("Pad", self.name)
+        check_elements("Pad", self.name)
         _check_int("length of Pad", self.length, 1, 2**31 - 1)
         _check_fill("Pad", self.value, text=False, what="value")
         if self.value is None:
@@ -323,7 +328,7 @@ class Fixed:
     dtype: DType | None = None
 
     def __post_init__(self) -> None:
-        _check_elements("Fixed", self.name)
+        check_elements("Fixed", self.name)
         _check_int("size of Fixed", self.size, 1, 2**31 - 1)
         _set_dtype(self, "Fixed")
 
@@ -333,11 +338,11 @@ class Fixed:
         return Column(self.name, self.dtype) if isinstance(self.name, str) else self.name
 
 
-Spec = Column | Stack | Pad | Fixed | Hash | Codes
+Spec = LeafSpec | Stack | Pad | Fixed
 """Every column spec that a dataset takes."""
 
 
-def column_name(spec: Column | Pad | Fixed | Hash | Codes) -> str:
+def column_name(spec: LeafSpec | Pad | Fixed) -> str:
     """Return the name of the column in the files that a spec reads."""
     return column_name(spec.elements) if isinstance(spec, (Pad, Fixed)) else spec.name
 
@@ -363,8 +368,14 @@ def _check_name(owner: str, name: object) -> None:
         raise ValueError(f"Expected a column name of {owner}, got an empty str")
 
 
-def _check_elements(owner: str, elements: object) -> None:
-    if not isinstance(elements, (str, Column, Hash, Codes)):
+def check_elements(owner: str, elements: object) -> None:
+    """Raise TypeError or ValueError unless `elements` is a name, or the spec of a leaf column.
+
+    Args:
+        owner: the class that takes `elements`, for messages.
+        elements: the argument.
+    """
+    if not isinstance(elements, (str, LeafSpec)):
         raise TypeError(
             f"Expected a name, Column, Hash or Codes as the column of {owner}, got {elements!r}"
         )

@@ -10,7 +10,7 @@ import torch
 
 from fastload.errors import ColumnNotFoundError, SchemaError
 from fastload.runtime.hints import hinted, nearest
-from fastload.schema.columns import Codes, Column, Hash, column_name
+from fastload.schema.columns import Codes, Column, Hash, check_elements, column_name
 from fastload.schema.encoded_values import encode_number
 from fastload.schema.fields import Field
 from fastload.schema.projection import OutputPlan, Projection
@@ -84,7 +84,7 @@ class Pack:
     pad: Number | Mapping[str, Number] = field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
-        _check_column("Pack", self.column)
+        check_elements("Pack", self.column)
         _check_count("length of Pack", self.length)
         _check_choice("fit of Pack", self.fit, ("best", "split"))
         _check_choice("long of Pack", self.long, ("split", "truncate", "drop", "raise"))
@@ -276,15 +276,6 @@ def _segment_outputs(*, padded: bool) -> list[OutputPlan]:
     if padded:
         hidden.append(OutputPlan(".real", "real_row", (), Field(torch.bool), hidden=True))
     return hidden
-
-
-def _check_column(owner: str, column: object) -> None:
-    if not isinstance(column, (str, Column, Hash, Codes)):
-        raise TypeError(
-            f"Expected a name, Column, Hash or Codes as the column of {owner}, got {column!r}"
-        )
-    if column == "":
-        raise ValueError(f"Expected a column name of {owner}, got an empty str")
 
 
 def _check_count(what: str, value: object) -> None:

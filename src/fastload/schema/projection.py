@@ -15,7 +15,7 @@ from fastload.schema.columns import (
     Column,
     DType,
     Fixed,
-    Hash,
+    LeafSpec,
     Pad,
     Spec,
     Stack,
@@ -190,7 +190,7 @@ class _Planner:
     outputs: dict[str, OutputPlan] = field(default_factory=dict)
     masks: set[str] = field(default_factory=set)
 
-    def add_column(self, output: str, spec: Column | Hash | Codes, leaf: SelectedLeaf) -> None:
+    def add_column(self, output: str, spec: LeafSpec, leaf: SelectedLeaf) -> None:
         plan, item = self._plan(leaf, spec)
         columns = (self._index(plan),)
         ragged = plan.bytes or plan.depth > 0
@@ -285,15 +285,13 @@ class _Planner:
         return Projection(plans, tuple(self.outputs.values()), max(1, row_bytes), staged)
 
     def _plan(
-        self, leaf: SelectedLeaf, spec: Column | Hash | Codes, *, varying: bool = False
+        self, leaf: SelectedLeaf, spec: LeafSpec, *, varying: bool = False
     ) -> tuple[ColumnPlan, Item]:
         if isinstance(spec, Column) and spec.valid:
             return plan_leaf(leaf, spec, zero=True, varying=varying)
         return plan_leaf(leaf, spec, zero=self.nulls != "raise", nan=True, varying=varying)
 
-    def _add_valid(
-        self, output: str, spec: Column | Hash | Codes, columns: tuple[int, ...]
-    ) -> None:
+    def _add_valid(self, output: str, spec: LeafSpec, columns: tuple[int, ...]) -> None:
         """Add the `__valid` output of an output, if its spec or `nulls` asks for one."""
         valid = f"{output}__valid"
         asked = isinstance(spec, Column) and spec.valid
@@ -316,7 +314,7 @@ class _Planner:
 _STACKED = "*"
 
 
-def _names_of(leaf: SelectedLeaf, spec: Column | Hash | Codes, item: Item) -> tuple[str, ...]:
+def _names_of(leaf: SelectedLeaf, spec: LeafSpec, item: Item) -> tuple[str, ...]:
     """Return the names of classes that an output's values are numbers of."""
     keeps = isinstance(spec, Column) and item.kind is None and item.dtype != torch.bool
     return leaf.names if keeps and not item.dtype.is_floating_point else ()

@@ -19,6 +19,7 @@ from fastload.schema.columns import (
     Column,
     Fixed,
     Hash,
+    LeafSpec,
     Pad,
     Spec,
     Stack,
@@ -127,7 +128,7 @@ def _find(leaves: Mapping[str, ArrowLeaf], name: str) -> list[ArrowLeaf]:
 
 
 def _column(
-    output: str, spec: Column | Pad | Fixed | Hash | Codes, leaf: ArrowLeaf
+    output: str, spec: LeafSpec | Pad | Fixed, leaf: ArrowLeaf
 ) -> Iterator[tuple[str, ArrowOutput]]:
     lists = isinstance(spec, (Pad, Fixed))
     elements = spec.elements if isinstance(spec, (Pad, Fixed)) else spec
@@ -163,7 +164,7 @@ def _padded(rows: Ragged, spec: Pad) -> torch.Tensor:
     return padded
 
 
-def _rows(leaf: ArrowLeaf, spec: Column | Hash | Codes, *, varying: bool) -> torch.Tensor | Ragged:
+def _rows(leaf: ArrowLeaf, spec: LeafSpec, *, varying: bool) -> torch.Tensor | Ragged:
     kind = leaf.values.type
     levels = list(leaf.levels)
     rows: torch.Tensor | Ragged
@@ -191,7 +192,7 @@ def _as_tensors(lists: torch.Tensor, kind: Any) -> torch.Tensor:
     return tensors.permute(0, *(1 + dimension for dimension in order))
 
 
-def _fill(leaf: ArrowLeaf, spec: Column | Hash | Codes, dtype: torch.dtype) -> float | None:
+def _fill(leaf: ArrowLeaf, spec: LeafSpec, dtype: torch.dtype) -> float | None:
     """Return the number that replaces a null; None = no null may occur."""
     if isinstance(spec, Codes):
         return spec.unknown
@@ -205,7 +206,7 @@ def _fill(leaf: ArrowLeaf, spec: Column | Hash | Codes, dtype: torch.dtype) -> f
     return float("nan") if dtype.is_floating_point else None
 
 
-def _items(leaf: ArrowLeaf, spec: Column | Hash | Codes) -> torch.Tensor:
+def _items(leaf: ArrowLeaf, spec: LeafSpec) -> torch.Tensor:
     """Return the elements of a leaf as numbers (N,)."""
     if isinstance(spec, Column):
         dtype = torch_dtype(spec.dtype)
