@@ -43,7 +43,7 @@ def reference(tmp_path_factory):
 def entry_of(reference, name):
     """The part of the reference about a class or function, its members included."""
     start = re.search(rf'<h2 id="{re.escape(name)}" class="doc doc-heading"', reference)
-    assert start, f"{name} is not in the reference"
+    assert start, f"{name} is not in the reference: name it on a page of docs/reference/"
     end = re.search(r"<h2 |</article>", reference[start.end() :])
     return reference[start.start() : start.end() + end.start()]
 
@@ -94,6 +94,12 @@ def test_names_of_integrations_are_there(reference, path):
     values = [node.value for node in assigned if ast.unparse(node.targets[0]) == "__all__"]
     for name in ast.literal_eval(*values):
         assert entry_of(reference, f"fastload.integrations.{path.stem}.{name}")
+
+
+def test_the_first_page_names_each():
+    page = (ROOT / "docs/reference/index.md").read_text(encoding="utf-8")
+    lacking = [name for name in sorted(set(fastload.__all__) - ERRORS) if f"`{name}`" not in page]
+    assert not lacking, "public names that docs/reference/index.md leaves out"
 
 
 def test_no_docstring_becomes_a_box(reference):

@@ -2,7 +2,8 @@
 
 In: one buffer of the core for each batch, and a description of the outputs in the buffer.
 Out: `Batch` and `Ragged` over the buffer, without a copy. A worker process sends a batch as a
-descriptor of a few hundred bytes; a batch is copied to a device on a side stream.
+descriptor of a few hundred bytes. `transfer.py` begins the copies of a batch to a device, on the
+stream that its caller has made current.
 
 Note: docs/notes/batch.md.
 """
