@@ -55,6 +55,21 @@ def test_batches_after_the_steps(path, workers, options):
                 check(batch, options.get("seed", 0), epoch)
 
 
+class Noise:
+    """A step of augment with an attribute of its own that a kernel has too."""
+
+    random = False
+
+    def __call__(self, batch, seeds):
+        return {"seed": seeds}
+
+
+def test_a_callable_of_augment_gets_seeds_whatever_its_attributes(path):
+    with dataset_of(path, None, Noise()) as dataset, dataset_of(path, None, draw) as other:
+        for batch, expected in zip(dataset, other, strict=True):
+            assert torch.equal(batch["seed"], expected["seed"])
+
+
 def test_the_schema_is_that_of_batches(path):
     with dataset_of(path, STEPS, draw, uneven="pad", provenance=True) as dataset:
         names = ["id", "price", "name", "twice", "NAME", "list", "__file__", "__row__", "__valid__"]

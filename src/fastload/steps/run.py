@@ -81,7 +81,7 @@ def run_steps(
     for number, step in enumerate(steps.augment):
         if number >= steps.core_augment:
             drawn: tuple[NDArray[np.uint64], ...] = ()
-            if not isinstance(step.run, Kernel) or step.run.random:
+            if step.draws:
                 drawn = (row_seeds(*order, number, origins[FILE].numpy(), origins[ROW].numpy()),)
             _augment(batch, step, drawn)
     return batch

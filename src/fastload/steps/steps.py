@@ -61,6 +61,11 @@ class Step(NamedTuple):
     run: Callable[..., Any] | PerBlock | PerRow | Kernel
     label: str
 
+    @property
+    def draws(self) -> bool:
+        """True if the step takes the seeds of the rows, as a step of `augment`."""
+        return not isinstance(self.run, Kernel) or self.run.random
+
 
 class Steps:
     """The steps of a dataset, and the threads of the steps in this process.
@@ -116,8 +121,8 @@ class Steps:
     @property
     def need_places(self) -> bool:
         """True if a step needs the file and number of each row (for seeds or messages)."""
-        drawn = (step for step in self.augment if getattr(step.run, "random", True))
-        return any(isinstance(step.run, PerRow) for step in self.preprocess) or any(drawn)
+        named = any(isinstance(step.run, PerRow) for step in self.preprocess)
+        return named or any(step.draws for step in self.augment)
 
     @property
     def hidden(self) -> tuple[str, ...]:
