@@ -270,7 +270,11 @@ class _Planner:
     def finish(self, *, check_nulls: bool) -> Projection:
         plans = tuple(self.plans)
         files, find_nulls = self.files.source.files, bool(self.masks)
-        sizes = survey(files, plans, check_nulls=check_nulls, find_nulls=find_nulls)
+        stacks = (output for output in self.outputs.values() if output.kind == "stack")
+        stacked = {column for output in stacks for column in output.columns}
+        sizes = survey(
+            files, plans, check_nulls=check_nulls, find_nulls=find_nulls, stacked=stacked
+        )
         for mask in self.masks:
             if not any(sizes[column].may_be_null for column in self.outputs[mask].columns):
                 del self.outputs[mask]

@@ -10,7 +10,7 @@ from fastload.runtime.native import core
 from fastload.schema.columns import DTYPES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Container, Mapping, Sequence
 
     from fastload.schema.column_plan import ColumnPlan
     from fastload.source.files import SourceFile
@@ -68,6 +68,7 @@ def survey(
     *,
     check_nulls: bool,
     find_nulls: bool = False,
+    stacked: Container[int] = (),
 ) -> list[PlanSizes]:
     """Return the sizes of the values of each column.
 
@@ -76,6 +77,7 @@ def survey(
         plans: the planned columns.
         check_nulls: refuse columns whose footers show nulls that the plan does not take.
         find_nulls: find out which columns may hold a null.
+        stacked: indices of the plans of columns of a `Stack`, for the advice of the error.
 
     Raises:
         NullValueError: a column has nulls that its plan does not take; the message names the
@@ -117,14 +119,23 @@ def survey(
         elif first < len(files):
             nulls[plan] = f"{files[first].path}, which has no value for column `{plan.name}`"
     if nulls:
-        raise NullValueError(_describe_nulls(nulls))
+        raise NullValueError(
+            _describe_nulls(nulls, stacked=plans.index(next(iter(nulls))) in stacked)
+        )
     return sizes
 
 
-def _describe_nulls(nulls: Mapping[ColumnPlan, str]) -> str:
-    """Return the error message for columns with nulls, given the location of each first null."""
+def _describe_nulls(nulls: Mapping[ColumnPlan, str], *, stacked: bool) -> str:
+    """Return the error message for columns with nulls.
+
+    Args:
+        nulls: the location of the first null of each column.
+        stacked: the first column belongs to a `Stack`.
+    """
     first, *others = nulls
-    if first.hash_buckets:
+    if stacked:
+        advice = "write Stack(..., fill=...)"
+    elif first.hash_buckets:
         advice = f"write Hash({first.name!r}, ..., fill=...)"
     else:
         advice = f"write Column({first.name!r}, fill=...) or Column({first.name!r}, valid=True)"

@@ -276,6 +276,9 @@ def test_nulls_shown_by_footers(tmp_path: Path) -> None:
         match=r"Column\('a', fill=\.\.\.\).*same for `s`.*a\.parquet, row group 1, column `a`",
     ):
         plan_columns(source)
+    with pytest.raises(NullValueError, match=r"got some \(write Stack\(\.\.\., fill=\.\.\.\), and"):
+        plan_columns(source, {"x": Stack(["f", "a"], dtype="int64")})
+    plan_columns(source, {"x": Stack(["f", "a"], dtype="int64", fill=0)})
     plan_columns(source, check_nulls=False)
     plan_columns(source, ["f"])
     plan_columns(source, {"a": Column("a", valid=True), "s": Column("s", fill="")})
