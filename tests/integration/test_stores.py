@@ -293,6 +293,23 @@ def test_python_is_free_while_bytes_move(server):
     assert ticks > 20
 
 
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_slow_store_is_the_bottleneck(server, transport, shuffle):
+    with remote(server, transport, concurrency=1, columns=COLUMNS, shuffle=shuffle) as dataset:
+        server.latency_s = 0.05
+        assert sum(1 for _ in dataset) > 1
+        assert dataset.stats().bottleneck == "read"
+
+
+def test_a_slow_loop_over_a_slow_store_is_the_bottleneck(server):
+    with remote(server, concurrency=1, columns=COLUMNS) as dataset:
+        server.latency_s = 0.01
+        for _ in dataset:
+            time.sleep(0.05)
+        assert dataset.stats().bottleneck == "consumer"
+
+
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_what_is_asked_for_ahead_keeps_to_the_budget(server, paths, transport):
     """A consumer that stops has only so much read."""

@@ -697,6 +697,7 @@ class FastParquetDataset(Resumable[_Item_co]):
             consuming_s=self._seconds_between_batches(),
             steps_s=self._steps.seconds + self._engines.steps_s,
             documents=long_documents(self._by_tokens, self._units, self._epoch_position()),
+            threads=max(engine.budget.threads, 1) if engine else 1,
         )
 
     def trace(self, capacity: int = CAPACITY) -> contextlib.AbstractContextManager[Trace]:

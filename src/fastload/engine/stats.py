@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
@@ -20,7 +20,8 @@ class Stage:
         bytes: bytes read from files, or handed out in batches; 0 if the stage counts no bytes.
         rows: rows handed out; for decoding, values (rows times columns); 0 if the stage counts no
             rows.
-        working_s: seconds of work, summed over the threads of the stage.
+        working_s: seconds of work, summed over the threads of the stage; 0 for reads from an object
+            store, whose client waits without a thread of the core.
     """
 
     bytes: int = 0
@@ -128,12 +129,14 @@ class Stats:
     steps_s: float
     documents: Documents = Documents()
     uncached_row_groups: int = 0
+    _threads: int = field(default=1, repr=False)
 
     @property
     def bottleneck(self) -> str:
         """Stage that limited the speed.
 
-        "consumer", "steps", "read", "decode" or "kernels"; "none" before the first batch.
+        "consumer", "steps", "read", "decode" or "kernels"; "none" before the first batch. With an
+        object store, "read" means that the core's threads had no work for most of the time.
         """
         if not self.batches:
             return "none"
@@ -141,12 +144,22 @@ class Stats:
             return "consumer"
         if 2 * self.steps_s > self.waiting_s:
             return "steps"
+        if self._awaits_store():
+            return "read"
         working_s = {
             "decode": self.decode.working_s,
             "read": self.read.working_s + self.read_ahead.working_s,
             "kernels": self.kernels.working_s,
         }
         return max(working_s, key=lambda stage: working_s[stage])
+
+    def _awaits_store(self) -> bool:
+        """Return True if bytes of a store were read, and the threads were idle most of the time."""
+        read_bytes = self.read.bytes + self.read_ahead.bytes
+        if not read_bytes or self.read.working_s + self.read_ahead.working_s:
+            return False
+        possible_s = self._threads * (self.waiting_s - self.steps_s + self.consuming_s)
+        return 2 * (self.decode.working_s + self.kernels.working_s) < possible_s
 
     def to_prometheus(self, labels: Mapping[str, str] | None = None) -> str:
         """Return the statistics in Prometheus' text format, to write to a file or an endpoint.
@@ -183,6 +196,7 @@ def stats_of(
     consuming_s: float,
     steps_s: float,
     documents: Documents,
+    threads: int,
 ) -> Stats:
     """Convert the core's counters to statistics.
 
@@ -193,6 +207,7 @@ def stats_of(
         consuming_s: seconds between handing out a batch and the request for the next.
         steps_s: seconds in preprocess= and augment=.
         documents: long documents of an epoch.
+        threads: threads of the core that decode; at least 1, the consumer's own.
     """
     count = {**_NOTHING, **counts}
     return Stats(
@@ -211,8 +226,11 @@ def stats_of(
         steps_s=steps_s,
         documents=documents,
         uncached_row_groups=count["uncached_row_groups"],
+        _threads=threads,
     )
 
+
+_WORKING = "Seconds of all threads of a stage; 0 for reads from an object store."
 
 _Samples: TypeAlias = "list[tuple[dict[str, str], float]]"
 
@@ -239,7 +257,7 @@ def _metrics(stats: Stats) -> dict[str, tuple[str, str, _Samples]]:
     return {
         "read_bytes_total": ("counter", "Bytes read from storage.", read),
         "requests_total": ("counter", "Read requests to storage.", [({}, stats.requests)]),
-        "working_seconds_total": ("counter", "Seconds of all threads of a stage.", working),
+        "working_seconds_total": ("counter", _WORKING, working),
         "batches_total": ("counter", "Batches handed out.", [({}, stats.batches)]),
         "copied_batches_total": (
             "counter",
