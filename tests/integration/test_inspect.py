@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
+import signal
+import subprocess
+import sys
 from itertools import chain
 
 import numpy as np
@@ -16,7 +20,9 @@ from fastload import FastParquetDataset
 from fastload.errors import FastloadError
 from fastload.tools.cli.inspect import main
 from support.data_files import DIRECTORY
+from support.stepped_dataset import until
 from support.stored_dataset import FILES, ROWS, served, write_files
+from support.stores import Fault
 
 EVERY_FILE = sorted(
     path
@@ -189,3 +195,21 @@ def test_what_cannot_be_read_is_told(tmp_path, capsys):
     assert "got `b`; the columns are `a`" in capsys.readouterr().err
     pq.write_table(pa.table({"a": pa.array([], pa.int64())}), tmp_path / "empty.parquet")
     assert "nothing to decode" in text_of(capsys, tmp_path / "empty.parquet")
+
+
+def test_ctrl_c_while_a_store_is_slow(tmp_path):
+    paths = write_files(tmp_path)
+    with served(paths) as server:
+        server.fault = lambda request: Fault("stall")
+        environment = {"STORAGE_EMULATOR_HOST": server.url, "FASTLOAD_CACHE_DIR": str(tmp_path)}
+        with subprocess.Popen(
+            [sys.executable, "-m", "fastload", "inspect", "gs://bucket/train/*.parquet"],
+            env={**os.environ, **environment},
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as running:
+            until(lambda: server.requests)
+            running.send_signal(signal.SIGINT)
+            _, err = running.communicate()
+    assert (running.returncode, err) == (130, "fastload-inspect: interrupted\n")

@@ -121,6 +121,7 @@ class StoreClient:
         try:
             self._loop.run_forever()
         finally:
+            self._loop.run_until_complete(self._cancel_calls())
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
             self._loop.close()
 
@@ -177,6 +178,14 @@ class StoreClient:
 
         with contextlib.suppress(RuntimeError, TimeoutError, futures.TimeoutError):
             asyncio.run_coroutine_threadsafe(rest(), self._loop).result(_REST_S)
+
+    async def _cancel_calls(self) -> None:
+        """Cancel what still runs: a call that Ctrl-C ended, or that another thread waits for."""
+        running = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running, timeout=_JOIN_S / 2)
 
     async def _close_stores(self) -> None:
         stores, self._stores = self._stores, {}

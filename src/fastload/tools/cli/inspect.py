@@ -32,10 +32,17 @@ def main(arguments: Sequence[str] | None = None, prog: str = "fastload-inspect")
         prog: name of the command in its help.
 
     Returns:
-        The exit status: 0, or 2 if the source or columns can't be read.
+        The exit status: 0, or 2 if the source or columns can't be read, 130 after Ctrl-C.
     """
     open_streams()
-    parser = _parser(prog)
+    try:
+        return _run(_parser(prog), arguments)
+    except KeyboardInterrupt:
+        print("fastload-inspect: interrupted", file=sys.stderr)
+        return 130
+
+
+def _run(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> int:
     options = parser.parse_args(arguments)
     if (options.state is None) != (options.step is None):
         parser.error("Expected --state and --step together")
