@@ -273,6 +273,22 @@ def test_over_http(server, paths):
             assert_same(dataset, expected)
 
 
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("scheme", ["gs", "http"])
+def test_through_the_proxy_of_the_environment(server, paths, transport, scheme, monkeypatch):
+    for name in ("http_proxy", "https_proxy", "no_proxy", "HTTPS_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTP_PROXY", server.url)  # which alone knows the host below
+    unknown = "http://store.invalid"
+    options = {"endpoint_url": unknown, "token": "anon"} if scheme == "gs" else {}
+    within = "gs://bucket" if scheme == "gs" else f"{unknown}/bucket"
+    urls = [f"{within}/train/{path.name}" for path in paths]
+    io = IO(transport=transport, retries=0)
+    dataset = FastParquetDataset(urls, columns=COLUMNS, storage_options=options, io=io)
+    with dataset, local(paths, columns=COLUMNS) as expected:
+        assert_same(dataset, expected)
+
+
 def test_python_is_free_while_bytes_move(server):
     """The thread that asks for a batch waits without the GIL."""
     server.latency_s = 0.3

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
+from urllib.request import getproxies
 
 from typing_extensions import override
 
@@ -23,7 +24,7 @@ from fastload.source.stores.fsspec_objects import of_process
 from fastload.source.stores.fsspec_urls import is_one_at_a_time, open_url
 from fastload.source.stores.http_versions import check_version, version_of
 from fastload.source.stores.obstore_options import GCS, S3
-from fastload.source.stores.store import Store, shown
+from fastload.source.stores.store import HTTP, Store, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -77,6 +78,8 @@ async def open_protocol(
     else:
         if protocol in S3:
             options = _s3_options(options, io)
+        elif protocol in HTTP:
+            options["client_kwargs"] = _with_proxies(options.get("client_kwargs"))
         try:
             cls = fsspec.get_filesystem_class(protocol)
         except (ImportError, ValueError) as error:  # not installed, or not known at all
@@ -152,7 +155,16 @@ def _gcs_options(options: dict[str, Any], io: IO) -> dict[str, Any]:
         "requests_timeout",
         aiohttp.ClientTimeout(total=None, sock_connect=io.timeout_s, sock_read=io.timeout_s),
     )
+    options["session_kwargs"] = _with_proxies(options.get("session_kwargs"))
     return options
+
+
+def _with_proxies(session: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Have an aiohttp session use the proxies of the environment, as obstore and s3fs do.
+
+    Without a proxy the session ignores the environment, so that it does not read ~/.netrc.
+    """
+    return {"trust_env": bool(getproxies()), **(session or {})}
 
 
 def _s3_options(options: dict[str, Any], io: IO) -> dict[str, Any]:
