@@ -190,6 +190,15 @@ def test_the_other_commands(server, tmp_path, capsys):
     assert not list(entries_of(tmp_path / RAW))
 
 
+@pytest.mark.usefixtures("server")
+def test_a_cache_that_can_not_be_written_to_is_said(tmp_path, capsys):
+    (tmp_path / "file").touch()
+    with pytest.warns(UserWarning, match="Can't keep more in the cache"):
+        assert main(["warm", URL, "--cache-dir", str(tmp_path / "file"), "--raw-only"]) == 2
+    said = "fastload-cache: Expected to write to the cache, got: File exists - at "
+    assert said in capsys.readouterr().err
+
+
 def test_what_can_not_be_done(server, tmp_path, capsys, paths):
     where = ["--cache-dir", str(tmp_path)]
     assert main(["warm", "gs://bucket/nothing/", *where]) == 2

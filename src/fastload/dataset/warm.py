@@ -51,9 +51,12 @@ def warm(
         began_ns: time at which the first share began, in ns since the epoch.
 
     Raises:
-        CacheError: the cache keeps nothing of these files, or has no room for all rows.
+        CacheError: the cache keeps nothing of these files, has no room for all rows, or can't be
+            written to.
     """
     if not source.storage.keeps(source.files):
+        if cause := source.storage.cache_failure:
+            raise CacheError(f"Expected to write to the cache, got: {cause}")
         raise CacheError(
             "Expected a dataset with cache= and files of a store, got one with no cached file"
         )

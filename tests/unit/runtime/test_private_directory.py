@@ -53,7 +53,7 @@ def test_a_directory_of_others_is_refused(tmp_path, monkeypatch):
     with pytest.raises(CacheError, match="only its user may write to, got one with mode l"):
         open_private(link)
     monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
-    with pytest.raises(CacheError, match=r"of user \d+, got one of user \d+ - at .*cache"):
+    with pytest.raises(CacheError, match=r"of user \d+, got one of user \d+: name .* - at .*cache"):
         open_directory(tmp_path / "cache", "tier")
 
 

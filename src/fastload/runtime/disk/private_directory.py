@@ -66,8 +66,8 @@ def open_directory(cache: Path, name: str) -> Path:
 def _check_owner(path: Path, status: os.stat_result) -> None:
     if status.st_uid != os.geteuid():
         raise CacheError(
-            f"Expected a cache directory of user {os.geteuid()}, got one of user {status.st_uid} "
-            f"- at {path}"
+            f"Expected a cache directory of user {os.geteuid()}, got one of user {status.st_uid}: "
+            f"name a directory below it, which fastload makes - at {path}"
         )
 
 

@@ -33,6 +33,7 @@ class CacheTier:
     Attributes:
         directory: path of the directory of the entries.
         writes: True as long as this process writes further entries.
+        failure: why this process writes no further entries; "" if nothing failed.
 
     Raises:
         CacheError: other users may write to the directory.
@@ -53,6 +54,7 @@ class CacheTier:
         self._quota = Quota(self._cache)
         self.directory: Path = self._cache.path / self._name
         self.writes = self._keeps
+        self.failure = ""
         try:
             if self.writes:
                 open_directory(self._cache.path, self._name)
@@ -72,6 +74,8 @@ class CacheTier:
         """Stop writing entries in this process, and warn once."""
         with self._lock:
             warned, self.writes = not self.writes, False
+            if not warned:
+                self.failure = cause
         if not warned:
             tell_once(
                 self._cache,

@@ -250,6 +250,11 @@ class Stores:
             return False
         return any(file.stored and raw.name_of(file.kind, file.stored) for file in files)
 
+    @property
+    def cache_failure(self) -> str:
+        """Why this process keeps no further byte ranges on disk; "" if nothing failed."""
+        return self._raw.of_process().failure if self._raw is not None else ""
+
     def check_room_since(self, began_ns: int) -> None:
         """Check that byte ranges kept since a time are on disk; see `CacheTier.check_room_since`.
 
