@@ -68,6 +68,13 @@ _FINAL_NAMES = (
     "PermissionDeniedError",
     "UnauthenticatedError",
     "UnknownConfigurationKeyError",
+    # botocore; its NoCredentialsError may be a metadata server that has too much to do
+    "ParamValidationError",
+    "PartialCredentialsError",
+    "ProfileNotFound",
+    # aiohttp
+    "InvalidUrlClientError",
+    "NonHttpUrlClientError",
     # ftplib, paramiko, zipfile, tarfile
     "error_perm",
     "AuthenticationException",
@@ -187,7 +194,9 @@ def describe(error: BaseException) -> str:
     if status is not None:
         phrase = HTTPStatus(status).phrase if status in HTTPStatus._value2member_map_ else ""
         return f"HTTP {status} {phrase}".rstrip()
-    line = str(error).partition("\n")[0]
+    line, _, rest = str(error).partition("\n")
+    if type(error).__name__ == "ParamValidationError":  # of which the first line is a heading
+        line += " " + rest.partition("\n")[0]
     if isinstance(error, WrongLengthError):
         return line
     if isinstance(error, asyncio.TimeoutError):
