@@ -184,6 +184,14 @@ def test_epochs_of_workers(paths, context, persistent):
         assert order_of(loader) == orders[3][7:]
 
 
+def test_after_refuses_a_batch_of_another_mix(paths):
+    with mix_of(paths) as mixed, mix_of(paths, uneven="pad") as other, mix_of(paths) as same:
+        batch = next(iter(mixed))
+        assert mixed.state_dict(after=batch) == same.state_dict(after=batch)
+        with pytest.raises(ValueError, match="got one of another dataset, with other files or"):
+            other.state_dict(after=batch)
+
+
 def test_other_workers_and_worlds(paths):
     with mix_of(paths) as mixed:
         loader = DataLoader(mixed, batch_size=None, num_workers=3, timeout=TIMEOUT_S)

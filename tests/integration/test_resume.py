@@ -1,6 +1,7 @@
 """A loaded state goes on at exactly the next row."""
 
 import json
+import pickle
 import shutil
 from collections import Counter
 
@@ -248,6 +249,20 @@ def test_after_needs_a_batch(path):
         with pytest.raises(ValueError, match=r"yielded, got dict without a position"):
             dataset.state_dict(after=dict(batch))
         assert dataset.state_dict(after=batch.clone()) == dataset.state_dict(after=batch.to("cpu"))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_after_refuses_a_batch_of_another_dataset(path, workers):
+    with dataset_of(path) as training, dataset_of(path, batch_size=7) as evaluation:
+        trained = next(iter(DataLoader(training, batch_size=None, num_workers=workers)))
+        evaluated = next(iter(DataLoader(evaluation, batch_size=None, num_workers=workers)))
+        for batch in (evaluated, evaluated.clone(), pickle.loads(pickle.dumps(evaluated))):
+            with pytest.raises(ValueError, match="got one of another dataset, with other files or"):
+                training.state_dict(after=batch)
+        state = training.state_dict(after=trained)
+    with dataset_of(path) as same, dataset_of(path, skip_steps=[5], seed=3) as similar:
+        assert same.state_dict(after=trained) == state
+        assert similar.state_dict(after=trained) == state
 
 
 def test_behind_a_data_loader(path):

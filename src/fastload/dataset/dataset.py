@@ -33,7 +33,7 @@ from fastload.dataset.passes.open_feed import FeedFactory
 from fastload.dataset.process_engine import ProcessEngine
 from fastload.dataset.ranks import Rank, resolve_rank
 from fastload.dataset.resumable import Resumable
-from fastload.dataset.state import decode_state, encode_state
+from fastload.dataset.state import decode_state, encode_identity, encode_state
 from fastload.dataset.step_rows import step_rows
 from fastload.dataset.trace import CAPACITY, Trace, recorded
 from fastload.dataset.warm import warm, warm_blocks
@@ -680,7 +680,9 @@ class FastParquetDataset(Resumable[_Item_co]):
             feed.on_opened = self._prepare_next if engine.looks_ahead else None
             if engine.looks_ahead:
                 self._units.foresee(self._next_position)
-            begun = self._pass = EpochIterator(feed, start, part, self._skipped(start, part))
+            begun = self._pass = EpochIterator(
+                feed, start, part, self._skipped(start, part), of=self._digest
+            )
         items = begun.rows() if self._yields_rows else begun
         return cast("Iterator[_Item_co]", items)
 
@@ -896,6 +898,11 @@ class FastParquetDataset(Resumable[_Item_co]):
     def _encoded(self, position: Position, worker: tuple[int, int] | None = None) -> dict[str, Any]:
         options = weighted_options(self._options, position.weights)
         return encode_state(self._source, options, self._predicate, position, worker)
+
+    def _identity(self) -> dict[str, Any]:
+        # A position names the weights of its epoch.
+        options = weighted_options(self._options, "")
+        return encode_identity(self._source, options, self._predicate)
 
     def _decoded(
         self, state: Mapping[str, Any], worker: tuple[int, int] | None

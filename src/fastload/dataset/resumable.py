@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import json
 from abc import abstractmethod
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from torch.utils.data import IterableDataset, get_worker_info
@@ -15,6 +17,7 @@ from fastload.plan.options import expect_at_least
 from fastload.plan.position import BatchPosition, WorkerSlot
 from fastload.plan.progress import steps_of
 from fastload.plan.steps import step_of_leg
+from fastload.runtime.digest import digest
 from fastload.runtime.user_warnings import warn
 
 if TYPE_CHECKING:
@@ -83,6 +86,15 @@ class Resumable(IterableDataset[_Item_co]):
 
         With `worker`, the position is that of a worker's own share: its number and of how many.
         """
+
+    @abstractmethod
+    def _identity(self) -> dict[str, Any]:
+        """Return the part of a state that identifies the files and their order."""
+
+    @cached_property
+    def _digest(self) -> str:
+        """A digest of the files and their order, the same in worker processes and for copies."""
+        return digest(json.dumps(self._identity(), sort_keys=True))[:16]
 
     @abstractmethod
     def _decoded(
@@ -173,7 +185,7 @@ class Resumable(IterableDataset[_Item_co]):
 
         Raises:
             ValueError: `after` is no batch of a dataset, or is one of a mix where the dataset is
-                none, or the reverse. A batch of another dataset is not told apart.
+                none, or the reverse, or is one of a dataset with other files or in another order.
             RuntimeError: `after` is None while worker processes iterate over the dataset. Only a
                 batch tells how far the consumer of the workers has come.
         """
@@ -189,6 +201,12 @@ class Resumable(IterableDataset[_Item_co]):
                 raise ValueError(
                     f"Expected a batch that this {type(self).__name__} yielded, got one of another "
                     "dataset: a batch of a mix belongs to the mix, not to a source of the mix"
+                )
+            if mark.of not in ("", self._digest):
+                raise ValueError(
+                    f"Expected a batch that this {type(self).__name__} yielded, got one of another "
+                    "dataset, with other files or in another order: pass the last batch trained, "
+                    "and give the batches of an evaluation a variable of their own"
                 )
         elif (info := get_worker_info()) is not None:
             return self._state_of_worker((info.id, info.num_workers))

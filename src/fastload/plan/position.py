@@ -87,12 +87,14 @@ class BatchPosition(NamedTuple):
         delivered: batches of the rank in this pass, up to and including this batch, and steps
             that `skip_steps` has left out until the next batch.
         source: name of the source of a mix that the batch comes from; else None.
+        of: digest of the files and the order of the dataset; "" = not known.
     """
 
     start: Position
     part: WorkerSlot
     delivered: int
     source: str | None = None
+    of: str = ""
 
     @property
     def position(self) -> Position:
@@ -109,7 +111,7 @@ class BatchPosition(NamedTuple):
         weights = (at.weights,) if at.weights else ()
         start = (at.seed, at.epoch, legs, at.taken, at.seeds, *weights)
         part = (self.part.world, self.part.workers, self.part.worker)
-        return batch_position_of, (start, part, self.delivered, self.source)
+        return batch_position_of, (start, part, self.delivered, self.source, self.of)
 
     def of_source(self, name: str) -> BatchPosition:
         """Return the same position, for a batch of the source `name`."""
@@ -117,11 +119,18 @@ class BatchPosition(NamedTuple):
 
 
 def batch_position_of(
-    start: tuple[Any, ...], part: tuple[int, int, int], delivered: int, source: str | None
+    start: tuple[Any, ...],
+    part: tuple[int, int, int],
+    delivered: int,
+    source: str | None,
+    of: str = "",
 ) -> BatchPosition:
-    """Build a BatchPosition from the plain numbers that `BatchPosition.__reduce__` pickles."""
+    """Build a BatchPosition from the plain values that `BatchPosition.__reduce__` pickles.
+
+    Batches that earlier versions have saved hold no `of`.
+    """
     seed, epoch, legs, *rest = start
     progress = tuple(Leg(*leg) for leg in legs)
     return BatchPosition(
-        Position(seed, epoch, progress, *rest), WorkerSlot(*part), delivered, source
+        Position(seed, epoch, progress, *rest), WorkerSlot(*part), delivered, source, of
     )

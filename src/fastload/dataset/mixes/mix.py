@@ -206,7 +206,7 @@ class MixedDataset(Resumable[Batch]):
                 source.foresee(self._next_position, number)
             feed = MixedFeed(plan.order.tolist(), feeds, self._of)
             skipped = plan.skipped if self._mixture.skip_steps else None
-            begun = self._pass = EpochIterator(feed, start, part, skipped)
+            begun = self._pass = EpochIterator(feed, start, part, skipped, of=self._digest)
         return begun
 
     def close(self) -> None:
@@ -282,6 +282,11 @@ class MixedDataset(Resumable[Batch]):
     def _encoded(self, position: Position, worker: tuple[int, int] | None = None) -> dict[str, Any]:
         return {
             **encode_position(position, worker, self._mixture.skip_steps),
+            **self._identity(),
+        }
+
+    def _identity(self) -> dict[str, Any]:
+        return {
             "stop": self._mixture.stop,
             "weights": self._mixture.weights and list(self._mixture.weights),
             "sources": [source.identity() for source in self._of],

@@ -35,6 +35,7 @@ class EpochIterator:
         part: the slot of this worker.
         skipped: numbers of the steps that the pass leaves out, counted from its first step;
             None = no step.
+        of: digest of the files and the order of the dataset, which its batches carry.
 
     Attributes:
         start: the position where the pass begins.
@@ -45,9 +46,16 @@ class EpochIterator:
     """
 
     def __init__(
-        self, feed: Feed, start: Position, part: WorkerSlot, skipped: Int64s | None = None
+        self,
+        feed: Feed,
+        start: Position,
+        part: WorkerSlot,
+        skipped: Int64s | None = None,
+        *,
+        of: str = "",
     ) -> None:
         self.start = start
+        self._of = of
         self._skipped = skipped
         self.finished = False
         self.consuming_s = 0.0
@@ -155,7 +163,7 @@ class EpochIterator:
         delivered = self._delivered_before + taken * self.part.workers if taken else 0
         if self._skipped is not None and taken:
             delivered = steps_over(self._skipped, delivered)
-        return BatchPosition(self.start, self.part, delivered)
+        return BatchPosition(self.start, self.part, delivered, of=self._of)
 
 
 class RowIterator:
