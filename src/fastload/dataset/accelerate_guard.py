@@ -1,4 +1,4 @@
-"""The guard against Accelerate loaders that split rows which the ranks have split already."""
+"""The guards against loaders of Accelerate that split rows, or put batches together, once more."""
 
 from __future__ import annotations
 
@@ -8,7 +8,36 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["refuse_second_split"]
+__all__ = ["refuse_second_batching", "refuse_second_split"]
+
+
+def refuse_second_batching(dataset: object) -> None:
+    """Refuse a loader whose collator, one of transformers, would stack batches of a dataset.
+
+    The plain Trainer makes such a loader. Its collators take batches for rows, and raise no error.
+    For the moment of the call, see `refuse_second_split`.
+
+    Args:
+        dataset: the dataset whose `set_epoch` was called, which yields batches.
+
+    Raises:
+        TypeError: a loader that would stack batches is about to begin a pass.
+    """
+    loaders = sys.modules.get("accelerate.data_loader")
+    if loaders is None:
+        return
+    active = loaders.GradientState().active_dataloader
+    if getattr(active, "dataset", None) is not dataset or active.batch_size is None:
+        return
+    collate = active.collate_fn
+    collate = getattr(collate, "data_collator", collate)  # of the one that removes columns
+    module = getattr(collate, "__module__", "")
+    if module.startswith("transformers."):
+        raise TypeError(
+            f"Expected a loader with batch_size=None, got one that stacks {active.batch_size} "
+            "batches: use fastload.integrations.transformers.Trainer (the dataset's own batch_size "
+            "sets the rows of a batch), or give the plain Trainer dataset.by_index()"
+        )
 
 
 def refuse_second_split(dataset: object, world: Callable[[], int]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from torch.utils.data import IterableDataset, get_worker_info
 
-from fastload.dataset.accelerate_guard import refuse_second_split
+from fastload.dataset.accelerate_guard import refuse_second_batching, refuse_second_split
 from fastload.dataset.epochs import EpochCell, PassStart, check_epoch, resolved
 from fastload.plan.options import expect_at_least
 from fastload.plan.position import BatchPosition, WorkerSlot
@@ -71,6 +71,11 @@ class Resumable(IterableDataset[_Item_co]):
         self._closed = False
         self._pass: EpochIterator | None = None
         self._consuming_s = 0.0
+
+    @property
+    def _yields_rows(self) -> bool:
+        """True if a pass delivers single rows instead of batches."""
+        return False
 
     @abstractmethod
     def _resolved_rank(self) -> Rank:
@@ -158,11 +163,14 @@ class Resumable(IterableDataset[_Item_co]):
             epoch: number of the epoch, from 0 on.
 
         Raises:
-            TypeError: `epoch` is not an int.
+            TypeError: `epoch` is not an int, or the plain Trainer of transformers is about to stack
+                batches.
             ValueError: `epoch` is out of range.
             RuntimeError: Accelerate is about to split rows that the ranks have split already.
         """
         check_epoch(epoch)
+        if not self._yields_rows:
+            refuse_second_batching(self)
         refuse_second_split(self, lambda: self._resolved_rank().world)
         loaded = self._epochs.next.position
         self._loaded = None

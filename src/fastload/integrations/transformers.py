@@ -22,6 +22,8 @@ from torch.utils.data import DataLoader
 from transformers.trainer_callback import ExportableState
 
 from fastload.dataset.dataset import FastParquetDataset
+from fastload.dataset.mixes.mix import MixedDataset
+from fastload.dataset.resumable import Resumable
 from fastload.integrations.accelerate import PreparedLoader
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ __all__ = ["DatasetMixin", "Trainer"]
 
 
 class DatasetMixin:
-    """A mixin for a class derived from transformers.Trainer, to read a FastParquetDataset.
+    """A mixin for a class derived from transformers.Trainer, to read a FastParquetDataset or a mix.
 
     Write `class T(DatasetMixin, Seq2SeqTrainer)`. Datasets of other types are treated as usual.
 
@@ -69,7 +71,7 @@ class DatasetMixin:
         for callback in self.callback_handler.callbacks:
             if isinstance(callback, DatasetPlace):
                 callback.loader = None  # forget the loader of an earlier run
-        if not isinstance(self.train_dataset, FastParquetDataset):
+        if not isinstance(self.train_dataset, Resumable):
             return super().get_train_dataloader()  # type: ignore[misc]
         return TrainLoader(self._workers_of(self.train_dataset), self.args.device)
 
@@ -83,7 +85,7 @@ class DatasetMixin:
         dataset = self.eval_dataset if eval_dataset is None else eval_dataset
         if isinstance(dataset, str):
             dataset = self.eval_dataset[dataset]
-        if not isinstance(dataset, FastParquetDataset):
+        if not isinstance(dataset, Resumable):
             return super().get_eval_dataloader(eval_dataset)  # type: ignore[misc]
         return EvalLoader(self._workers_of(dataset), self.accelerator)
 
@@ -91,14 +93,16 @@ class DatasetMixin:
         """Return the loader of the test batches.
 
         Args:
-            test_dataset: A FastParquetDataset, or a dataset that the Trainer takes.
+            test_dataset: A FastParquetDataset, a mix, or a dataset that the Trainer takes.
         """
-        if not isinstance(test_dataset, FastParquetDataset):
+        if not isinstance(test_dataset, Resumable):
             return super().get_test_dataloader(test_dataset)  # type: ignore[misc]
         return EvalLoader(self._workers_of(test_dataset), self.accelerator)
 
     def num_examples(self, dataloader: Any) -> int:
         """Return the number of rows in an epoch, of all ranks together.
+
+        For a mix, return the number of rows of all sources.
 
         Args:
             dataloader: A loader that this class returned, or a loader that the Trainer takes.
@@ -119,7 +123,7 @@ class DatasetMixin:
             self.gather_function = dataloader.gather  # the base class restores its own
         return super().evaluation_loop(dataloader, *args, **kwargs)  # type: ignore[misc]
 
-    def _workers_of(self, dataset: FastParquetDataset) -> DataLoader[Any]:
+    def _workers_of(self, dataset: Resumable[Any]) -> DataLoader[Any]:
         args = self.args
         return DataLoader(
             dataset,
@@ -133,7 +137,7 @@ class DatasetMixin:
 
 
 class Trainer(DatasetMixin, transformers.Trainer):
-    """A transformers.Trainer that reads a FastParquetDataset; see `DatasetMixin`."""
+    """A transformers.Trainer that reads a FastParquetDataset or a mix; see `DatasetMixin`."""
 
 
 class TrainLoader(PreparedLoader):
@@ -152,7 +156,7 @@ class EvalLoader(PreparedLoader):
     A rank with fewer batches than others repeats its last batch, whose rows then do not count.
 
     Args:
-        loader: `DataLoader(ds, batch_size=None)` with a FastParquetDataset ds.
+        loader: `DataLoader(ds, batch_size=None)` with a FastParquetDataset or a mix.
         accelerator: the accelerator that gathers the ranks' results.
     """
 
@@ -256,7 +260,13 @@ class DatasetPlace(transformers.TrainerCallback, ExportableState):
 
 
 def _epoch_rows(loader: PreparedLoader) -> int:
-    """Return the number of rows in an epoch, of all ranks together."""
+    """Return the number of rows in an epoch, of all ranks together; of a mix, of all sources."""
     dataset = loader._dataset  # noqa: SLF001
+    if isinstance(dataset, MixedDataset):
+        return sum(_rows_of(source.dataset) for source in dataset._of)  # noqa: SLF001
     assert isinstance(dataset, FastParquetDataset)
+    return _rows_of(dataset)
+
+
+def _rows_of(dataset: FastParquetDataset[Any]) -> int:
     return dataset._options.limited(dataset._rows.row_groups.total_rows)  # noqa: SLF001

@@ -41,6 +41,21 @@ def test_the_plain_trainer_is_refused(ranks):
         assert "use fastload.integrations.transformers.Trainer" in report["plain"]
 
 
+def test_the_plain_trainer_of_one_process_is_refused(ranks, directory):
+    plain = json.loads((directory / "alone.json").read_text())["plain"]
+    assert "got one that stacks 8 batches: use fastload.integrations.transformers.Trainer" in plain
+
+
+def test_a_mix_comes_once_and_resumes(ranks):
+    rows = [row for report in ranks for batch in report["mixed"]["rows"] for row in batch]
+    assert sorted(rows) == list(range(ROWS))
+    for report in ranks:
+        assert {len(batch) for batch in report["mixed"]["rows"]} <= {40, 30, 10}
+        assert report["mixed, in mid-epoch"]["rows"] == report["mixed"]["rows"][8:]
+        assert report["mixed"]["counted"] == ROWS
+        assert sorted(report["mixed"]["predicted"]) == list(range(ROWS))
+
+
 def test_every_row_once_an_epoch(ranks):
     assert [len(report["whole"]["rows"]) for report in ranks] == [3 * BATCHES] * 2
     epochs = [

@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 import transformers
 
+import fastload
 from fastload import FastParquetDataset
 from fastload.integrations.transformers import Trainer
 from forking import run_ranks
@@ -71,7 +72,7 @@ def trained(path, directory, checkpoint=None, **arguments):
 def refused(work):
     try:
         work()
-    except (RuntimeError, ValueError) as error:
+    except (RuntimeError, TypeError, ValueError) as error:
         return str(error)
     return None
 
@@ -133,13 +134,36 @@ def main(rank, directory):
         "evaluated": evaluated(path, directory),
         "packed": packed(directory),
         "packed, in mid-epoch": packed(directory, 4),
+        "mixed": mixed(path, directory),
+        "mixed, in mid-epoch": mixed(path, directory, 2),
     }
+
+
+def mixed(path, directory, checkpoint=None):
+    """The rows of each batch of a mix, and the number of rows that the Trainer counts."""
+
+    def mix_of(path):
+        sources = {
+            "head": dataset_of(path, limit=500, batch_size=40),
+            "tail": dataset_of(path, offset=500, batch_size=30),
+        }
+        return fastload.mix(sources, stop="all")
+
+    trainer = trainer_of(path, directory / "mixed", dataset=mix_of, num_train_epochs=1)
+    if checkpoint is not None:
+        checkpoint = str(directory / "mixed" / "run" / f"checkpoint-{checkpoint}")
+    trainer.train(resume_from_checkpoint=checkpoint)
+    counted = trainer.num_examples(trainer.get_train_dataloader())
+    predicted = trainer.predict(mix_of(path)).predictions[:, 0].tolist()
+    return {"rows": trainer.model.seen, "counted": counted, "predicted": predicted}
 
 
 def alone(path, directory):
     """The checkpoints of two ranks go on on one."""
+    plain = trainer_of(path, directory, transformers.Trainer)
     counted = refused(lambda: trained(path, directory, 4))
     return {
+        "plain": refused(plain.train),
         "counted": counted,
         **trained(path, directory, 4, ignore_data_skip=True),
         "packed": packed(directory, 4),
