@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import reprlib
 import zlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fastload.dataset.epochs import check_epoch
@@ -17,7 +19,7 @@ from fastload.runtime.digest import digest
 from fastload.source.fingerprint import changed_file
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from fastload.plan.options import Options
     from fastload.rows.predicate import Predicate
@@ -258,7 +260,34 @@ def _short(commits: str) -> str:
 
 def no_state(state: object, error: object) -> ValueError:
     """Return the error for a value that `state_dict()` has not made, with the cause."""
-    return ValueError(f"Expected a state made by state_dict(), got {state!r} ({error!r})")
+    return ValueError(
+        f"Expected a state made by state_dict(), got {_brief(state)} ({error!r})"
+        f"{_place_hint(state, error)}"
+    )
+
+
+def _brief(state: object) -> str:
+    """Return what a value is, in few words: a checkpoint may hold gigabytes of weights."""
+    if isinstance(state, Mapping) and state:
+        return f"{type(state).__name__} with the keys {reprlib.repr(list(state))}"
+    return reprlib.repr(state)
+
+
+def _place_hint(state: object, error: object) -> str:
+    """Return where a state belongs, or where the state lies in a value; "" if it is not known."""
+    if not isinstance(state, Mapping):
+        return ""
+    missing = error.args[0] if isinstance(error, KeyError) else None
+    if missing == "fingerprint" and "sources" in state:
+        return ": this state is one of a mix, so load it into a mix"
+    if missing == "stop" and "fingerprint" in state:
+        return ": this state is one of a dataset, and a mix continues a state of a mix"
+    if "progress" in state:
+        return ""
+    for key, value in state.items():
+        if isinstance(value, Mapping) and "progress" in value:
+            return f": the state lies under {key!r}"
+    return ""
 
 
 def _encode_legs(progress: Sequence[Leg]) -> list[list[int]] | str:

@@ -3,8 +3,10 @@
 from types import SimpleNamespace
 
 import pytest
+import torch
 from torch.utils.data import DataLoader
 
+import fastload
 from fastload import FastParquetDataset
 from support.sample_files import ids_of, write_sample
 
@@ -39,3 +41,18 @@ def test_a_refused_state_is_not_loaded(tmp_path, load, message):
             load(DataLoader(dataset, batch_size=None), state)
         assert dataset.state_dict() == before
         assert ids_of(dataset) == list(range(34))
+
+
+def test_what_is_no_state_is_named_in_few_words(tmp_path):
+    path = write_sample(tmp_path / "sample.parquet", 100)
+    with FastParquetDataset(path) as dataset, FastParquetDataset(path) as source:
+        state = dataset.state_dict()
+        checkpoint = {"model": {"weight": torch.ones(100, 100)}, "data": state}
+        with pytest.raises(ValueError, match=r"keys .'model', 'data'.*under 'data'$") as refused:
+            dataset.load_state_dict(checkpoint)
+        assert "tensor" not in str(refused.value)
+        with fastload.mix({"a": source}) as mixed:
+            with pytest.raises(ValueError, match="this state is one of a dataset, and a mix"):
+                mixed.load_state_dict(state)
+            with pytest.raises(ValueError, match="this state is one of a mix, so load it into"):
+                dataset.load_state_dict(mixed.state_dict())
