@@ -184,6 +184,20 @@ def test_epochs_of_workers(paths, context, persistent):
         assert order_of(loader) == orders[3][7:]
 
 
+@pytest.mark.parametrize(
+    ("keyword", "hint"),
+    [
+        ("probabilities", "pass weights="),
+        ("stopping_strategy", 'pass stop="first", "all" or "repeat"'),
+        ("batch_size", "pass batch_size= to each dataset"),
+        ("weight", "did you mean 'weights'"),
+    ],
+)
+def test_a_keyword_of_another_library(paths, keyword, hint):
+    with pytest.raises(TypeError, match=f"mix has no parameter '{keyword}': {hint}"):
+        fastload.mix(sources_of(paths), **{keyword: 1})
+
+
 def test_after_refuses_a_batch_of_another_mix(paths):
     with mix_of(paths) as mixed, mix_of(paths, uneven="pad") as other, mix_of(paths) as same:
         batch = next(iter(mixed))

@@ -5,15 +5,16 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["hinted", "nearest", "no_attribute", "with_hints"]
+__all__ = ["hinted", "hinted_function", "nearest", "no_attribute", "with_hints"]
 
 _Result = TypeVar("_Result")
 _Class = TypeVar("_Class")
+_Function = TypeVar("_Function")
 
 
 def with_hints(
@@ -31,7 +32,7 @@ def with_hints(
     """
 
     def decorate(function: Callable[..., _Result]) -> Callable[..., _Result]:
-        known = [*inspect.signature(function).parameters][1:]
+        known = [name for name in inspect.signature(function).parameters if name != "self"]
 
         @functools.wraps(function)
         def checked(*arguments: Any, **keywords: Any) -> _Result:
@@ -58,6 +59,22 @@ def hinted(**hints: str) -> Callable[[type[_Class]], type[_Class]]:
         made = with_hints(kind.__name__, hints)(kind.__init__)
         setattr(kind, "__init__", made)  # noqa: B010  an assignment would hide the signature
         return kind
+
+    return decorate
+
+
+def hinted_function(**hints: str) -> Callable[[_Function], _Function]:
+    """Return a decorator for a function that says what to write for an unknown keyword.
+
+    Type checkers see the signature of the function.
+
+    Args:
+        **hints: what to write instead of a keyword.
+    """
+
+    def decorate(function: _Function) -> _Function:
+        plain = cast("Callable[..., Any]", function)
+        return cast("_Function", with_hints(plain.__name__, hints)(plain))
 
     return decorate
 

@@ -22,6 +22,7 @@ from fastload.plan.mix.mixture import Mixture
 from fastload.plan.options import expect_at_least
 from fastload.plan.position import Position
 from fastload.plan.skipped_steps import skipped_steps
+from fastload.runtime.hints import hinted_function
 from fastload.runtime.units import counted
 
 if TYPE_CHECKING:
@@ -42,6 +43,22 @@ if TYPE_CHECKING:
 __all__ = ["MixedDataset", "mix"]
 
 
+_OF_EACH = "pass {name}= to each dataset"
+
+
+@hinted_function(
+    probabilities="pass weights=",
+    probs="pass weights=",
+    ratios="pass weights=",
+    stopping_strategy='pass stop="first", "all" or "repeat"',
+    batch_size=_OF_EACH,
+    global_batch_size=_OF_EACH,
+    canonical_ranks=_OF_EACH,
+    shuffle=_OF_EACH,
+    rank=_OF_EACH,
+    world_size=_OF_EACH,
+    mesh=_OF_EACH,
+)
 def mix(
     datasets: Mapping[str, FastParquetDataset],
     weights: Mapping[str, float] | Sequence[float] | None = None,
