@@ -180,9 +180,13 @@ def lists_of(projection: Projection, output: str, owner: str) -> OutputPlan:
     """
     plans = {plan.name: plan for plan in projection.outputs}
     if output not in plans:
-        close = nearest(output, plans) or list(plans)[:8]
-        names = ", ".join(map(repr, close))
-        raise ColumnNotFoundError(f"no output {output!r} for {owner}; similar outputs: {names}")
+        close = nearest(output, plans)
+        names = ", ".join(f"`{name}`" for name in close or list(plans)[:8])
+        remedy = f"the nearest is {names}" if len(close) == 1 else f"the outputs include {names}"
+        raise ColumnNotFoundError(
+            f"Expected an output that {owner} names, got no `{output}`; {remedy}. If `{output}` "
+            "is a column of the files, name it in columns= too"
+        )
     plan = plans[output]
     if plan.kind != "ragged" or plan.field.depth != 1 or plan.field.kind is not None:
         raise SchemaError(

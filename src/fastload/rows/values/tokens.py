@@ -110,7 +110,7 @@ def lengths_of(
     lengths = find_lengths(source, column, rows, io, memory_budget)
     if spec.long == "raise":
         most = spec.tokens if isinstance(spec, TokenBudget) else spec.length
-        _refuse_long(lengths, most, source, _output(spec))
+        _refuse_long(lengths, most, source, spec)
     return lengths
 
 
@@ -198,7 +198,7 @@ def _counted(spec: Pack | TokenBudget, projection: Projection) -> ColumnPlan:
     return projection.columns[plan.columns[0]]
 
 
-def _refuse_long(lengths: Lengths, most: int, source: Source, name: str) -> None:
+def _refuse_long(lengths: Lengths, most: int, source: Source, spec: Pack | TokenBudget) -> None:
     long = np.flatnonzero(lengths.values > most)
     if not len(long):
         return
@@ -208,9 +208,12 @@ def _refuse_long(lengths: Lengths, most: int, source: Source, name: str) -> None
     group = int(np.searchsorted(ends, row, side="right"))
     selected = row - int(ends[group] - groups.rows[group])
     row_of = "row" if groups.stored is None else "selected row"
+    remedy = 'TokenBudget(long="alone") makes each of these a batch of its own'
+    if isinstance(spec, Pack):
+        remedy = 'long="split", "truncate" or "drop" of Pack takes them'
     raise ValueError(
         f"Expected lists of at most {most} tokens, got {len(long)} longer ones, the first of "
-        f"{int(lengths.values[row])} tokens (long= says what else becomes of them) - at "
+        f"{int(lengths.values[row])} tokens ({remedy}) - at "
         f"{source.files[int(groups.file[group])].path}, row group {int(groups.index[group])}, "
-        f"{row_of} {selected}, column `{name}`"
+        f"{row_of} {selected}, column `{_output(spec)}`"
     )

@@ -233,8 +233,15 @@ def test_other_columns_are_refused(home, tmp_path, values):
 def test_a_column_that_is_missing(home, source):
     with pytest.raises(ColumnNotFoundError):
         FastParquetDataset(source, pack=Pack("tokens", 9))
-    with pytest.raises(ColumnNotFoundError, match="no output 'tt' for TokenBudget"):
+    with pytest.raises(ColumnNotFoundError, match="TokenBudget names, got no `tt`; "):
         FastParquetDataset(source, columns=["t"], batch_size=TokenBudget("tt", 9))
+
+
+def test_an_output_that_columns_leaves_out(home, tmp_path):
+    path = tmp_path / "documents.parquet"
+    pq.write_table(pa.table({"t": [[1, 2]], "mask": [[0, 1]]}), path)
+    with pytest.raises(ColumnNotFoundError, match=r"got no `mask`; .* name it in columns= too"):
+        FastParquetDataset(path, columns=["t"], pack=Pack("t", 9, along=["mask"]))
 
 
 def test_a_file_that_lacks_the_column_has_null_lists(home, tmp_path):
@@ -280,9 +287,13 @@ def test_long_lists_are_named_by_their_place(home, tmp_path):
     directory.mkdir()
     write_documents(directory / "0.parquet", [1, 2, 3])
     write_documents(directory / "1.parquet", [4, 0, 11, 12], group_rows=2)
-    place = r"got 2 longer ones, the first of 11 tokens .*1\.parquet, row group 1, row 0, column"
+    longer = (
+        r"got 2 longer ones, the first of 11 tokens \({} .*1\.parquet, row group 1, row 0, column"
+    )
+    place = longer.format('long="split", "truncate" or "drop" of Pack')
     with pytest.raises(ValueError, match=place):
         FastParquetDataset(directory, pack=Pack("t", 10, long="raise"))
+    place = longer.format(r'TokenBudget\(long="alone"\)')
     with pytest.raises(ValueError, match=place):
         FastParquetDataset(directory, columns=["t"], batch_size=TokenBudget("t", 10))
     FastParquetDataset(directory, pack=Pack("t", 12, long="raise"))
