@@ -26,11 +26,21 @@ def record_batch(batch: Mapping[str, Any]) -> pa.RecordBatch:
         batch: the values by output name: tensors (B, ...) and Raggeds of B rows, on any device.
 
     Raises:
-        TypeError: a value is neither a tensor nor a Ragged.
+        TypeError: a value is neither a tensor with rows nor a Ragged, or is a nested or sparse
+            tensor.
+        ValueError: values have different numbers of rows.
     """
     whole = of_whole_batch(batch)
-    rows = {name: value for name, value in batch.items() if name not in whole}
-    return pa.RecordBatch.from_pydict({name: arrow_array(v, name) for name, v in rows.items()})
+    arrays = {n: arrow_array(value, n) for n, value in batch.items() if n not in whole}
+    lengths = {name: len(array) for name, array in arrays.items()}
+    first = next(iter(lengths), "")
+    for name, length in lengths.items():
+        if length != lengths[first]:
+            raise ValueError(
+                f"Expected as many rows in output `{name}` as in `{first}`, {lengths[first]}, "
+                f"got {length}"
+            )
+    return pa.RecordBatch.from_pydict(arrays)
 
 
 def arrow_array(value: object, name: str = "") -> pa.Array:
@@ -44,7 +54,8 @@ def arrow_array(value: object, name: str = "") -> pa.Array:
         name: name of the output, for the message of an error.
 
     Raises:
-        TypeError: the value is neither a tensor nor a Ragged.
+        TypeError: the value is neither a tensor with rows nor a Ragged, or is a nested or sparse
+            tensor.
     """
     if isinstance(value, Ragged):
         own = own_rows(value.to("cpu"), copies=False)
@@ -60,6 +71,12 @@ def arrow_array(value: object, name: str = "") -> pa.Array:
     if not isinstance(value, torch.Tensor):
         raise TypeError(
             f"Expected a Tensor or Ragged as output `{name}`, got {type(value).__name__}"
+        )
+    if value.layout != torch.strided or not value.dim():
+        kind = f"of {value.layout}" if value.dim() else "without rows"
+        raise TypeError(
+            f"Expected a dense Tensor of rows or a Ragged as output `{name}`, got a tensor {kind}: "
+            "remove the output from the batch, batch.pop(name), or replace its value"
         )
     dense = value.detach().to("cpu").contiguous()
     if dense.dtype == torch.bfloat16:

@@ -108,6 +108,7 @@ class Batch(dict[str, Any]):
         """Return the rows [start, stop) of the batch, which share its memory.
 
         `<out>__cu_seqlens` and `<out>__max_seqlen` of packed rows are computed again for the slice.
+        Entries without rows, such as numbers and tensors of no dimension, stay as they are.
 
         Args:
             start: number of the first row; a negative number counts from the end.
@@ -115,7 +116,10 @@ class Batch(dict[str, Any]):
         """
         first, end, _ = slice(start, stop).indices(self.rows)
         rows, whole = slice(first, max(first, end)), sliced_edges(self, first, max(first, end))
-        values = {n: whole[n] if n in whole else value[rows] for n, value in self.items()}
+        values = {
+            name: whole[name] if name in whole else _sliced(value, rows)
+            for name, value in self.items()
+        }
         return Batch(values, self._position)
 
     def to_arrow(self) -> pa.RecordBatch:
@@ -126,7 +130,9 @@ class Batch(dict[str, Any]):
         are left out, because they have no entry for each row.
 
         Raises:
-            TypeError: A value is neither a tensor nor a Ragged.
+            TypeError: A value is neither a tensor with rows nor a Ragged, or is a nested or sparse
+                tensor.
+            ValueError: Values have different numbers of rows.
         """
         from fastload.batch.arrow import record_batch
 
@@ -139,7 +145,9 @@ class Batch(dict[str, Any]):
 
         Raises:
             ImportError: pandas is not installed.
-            TypeError: A value is neither a tensor nor a Ragged.
+            TypeError: A value is neither a tensor with rows nor a Ragged, or is a nested or sparse
+                tensor.
+            ValueError: Values have different numbers of rows.
         """
         return self.to_arrow().to_pandas()
 
@@ -207,6 +215,11 @@ def window_of(item: object) -> int | None:
     """Return the window of the pass in which a batch's last row lies; None if it is unknown."""
     origin = item._origin if isinstance(item, Batch) else None  # noqa: SLF001
     return None if origin is None else getattr(origin.raw, "window", None)
+
+
+def _sliced(value: Any, rows: slice) -> Any:
+    """Return the rows of an entry; an entry without rows stays as it is."""
+    return value if rows_of_entry(value) is None else value[rows]
 
 
 def _load(packed: Any, position: object) -> Batch:

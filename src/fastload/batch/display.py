@@ -78,7 +78,7 @@ def _place(device: torch.device) -> str:
 
 
 def _first_values(value: torch.Tensor) -> str:
-    if value.device.type != "cpu" or not value.numel():
+    if value.device.type != "cpu" or value.layout != torch.strided or not value.numel():
         return ""
     if not value.dim():
         return _number(value.item())
@@ -110,6 +110,8 @@ def _cell(value: Any, row: int) -> str:
 
 def _text_of(one: Any) -> str:
     if isinstance(one, torch.Tensor):
+        if one.layout != torch.strided:
+            return ""
         some = one.flatten()[: _CELL_CHARS // 2].tolist() if one.dim() else [one.item()]
         text = ", ".join(map(_number, some))
         return f"[{text}]" if one.dim() else text

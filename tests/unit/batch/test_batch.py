@@ -2,6 +2,7 @@ import copy
 import ctypes
 import io
 import pickle
+import re
 import weakref
 
 import pytest
@@ -145,6 +146,39 @@ def test_rows_are_those_of_the_first_entry_with_rows():
     sums = pytree.tree_map(lambda tensor: tensor.double().sum(), Batch({"x": torch.arange(3)}))
     assert sums.rows == 0
     assert repr(sums).splitlines() == ["Batch of 0 rows, 1 output, 8 bytes", "  x  float64  ()  3"]
+
+
+def test_a_slice_keeps_entries_without_rows_as_they_are():
+    batch = Batch({"x": torch.arange(4), "loss": torch.tensor(0.5), "step": 3, "note": "text"})
+    part = batch.slice(1, 3)
+    assert part["x"].tolist() == [1, 2]
+    assert part["loss"] is batch["loss"]
+    assert (part["step"], part["note"]) == (3, "text")
+
+
+def test_a_nested_tensor_has_a_text():
+    lists = Ragged(torch.arange(3), torch.tensor([0, 1, 3]))
+    batch = Batch({"x": torch.arange(2), "nested": lists.to_nested()})
+    assert "  nested  int64  (2, j" in repr(batch)
+    assert batch._repr_html_().count("<tr>") == 3
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "message"),
+    [
+        (torch.tensor(0.5), TypeError, "output `added`, got a tensor without rows"),
+        (torch.eye(2).to_sparse(), TypeError, "output `added`, got a tensor of torch.sparse_coo"),
+        (
+            Ragged(torch.arange(3), torch.tensor([0, 1, 3])).to_nested(),
+            TypeError,
+            "output `added`, got a tensor of torch.jagged",
+        ),
+        (torch.zeros(3), ValueError, "rows in output `added` as in `x`, 2, got 3"),
+    ],
+)
+def test_arrow_names_the_entry_that_is_no_column(value, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        Batch({"x": torch.arange(2), "added": value}).to_arrow()
 
 
 def test_lists_without_elements_in_arrow():
