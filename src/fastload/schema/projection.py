@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -180,15 +181,15 @@ class _Planner:
         files: the leaf columns of all files.
         nulls: as for `plan_columns`.
         plans: the planned columns, and their indices.
-        outputs: the planned outputs by name.
-        masks: names of the `__valid` outputs that stay only if a null is possible.
+        outputs: the planned outputs; their names are compared at the end.
+        masks: indices of the `__valid` outputs that stay only if a null is possible.
     """
 
     files: FileLeaves
     nulls: Nulls
     plans: dict[ColumnPlan, int] = field(default_factory=dict)
-    outputs: dict[str, OutputPlan] = field(default_factory=dict)
-    masks: set[str] = field(default_factory=set)
+    outputs: list[OutputPlan] = field(default_factory=list)
+    masks: set[int] = field(default_factory=set)
 
     def add_column(self, output: str, spec: LeafSpec, leaf: SelectedLeaf) -> None:
         plan, item = self._plan(leaf, spec)
@@ -197,7 +198,7 @@ class _Planner:
         kind: OutputKind = "ragged" if ragged else "list" if plan.list_size else "column"
         names = _names_of(leaf, spec, item)
         entry = Field(item.dtype, item.shape, ragged, item.unit, item.kind, plan.depth, names=names)
-        self._add(OutputPlan(output, kind, columns, entry, strides=item.strides))
+        self.outputs.append(OutputPlan(output, kind, columns, entry, strides=item.strides))
         self._add_valid(output, spec, columns)
 
     def add_pad(self, output: str, spec: Pad | Fixed, leaf: SelectedLeaf) -> None:
@@ -226,15 +227,15 @@ class _Planner:
         sides: Any = {"keep_last": spec.keep == "last", "pad_left": spec.side == "left"}
         entry = Field(item.dtype, (spec.length, *item.shape), unit=item.unit, names=names)
         strides = _strides_of_lists(plan, item)
-        self._add(
+        self.outputs.append(
             OutputPlan(output, "pad", columns, entry, spec.length, pad, strides=strides, **sides)
         )
         length = f"{output}__length"
-        self._add(OutputPlan(length, "length", columns, Field(torch.int64), spec.length))
+        self.outputs.append(OutputPlan(length, "length", columns, Field(torch.int64), spec.length))
         if spec.mask:
             entry = Field(torch.bool, (spec.length,))
             mask = f"{output}__mask"
-            self._add(OutputPlan(mask, "mask", columns, entry, spec.length, **sides))
+            self.outputs.append(OutputPlan(mask, "mask", columns, entry, spec.length, **sides))
         self._add_valid(output, spec.elements, columns)
 
     def _add_fixed(
@@ -245,7 +246,9 @@ class _Planner:
         pad = plan.fill if plan.fill is not None else bytes(item.dtype.itemsize)
         entry = Field(item.dtype, (spec.size, *item.shape), unit=item.unit, names=names)
         strides = _strides_of_lists(plan, item)
-        self._add(OutputPlan(output, "pad", columns, entry, spec.size, pad, strides=strides))
+        self.outputs.append(
+            OutputPlan(output, "pad", columns, entry, spec.size, pad, strides=strides)
+        )
         self._add_valid(output, spec.elements, columns)
 
     def add_stack(self, output: str, spec: Stack, leaves: Sequence[SelectedLeaf]) -> None:
@@ -261,32 +264,37 @@ class _Planner:
         units = {leaf.type.unit for leaf in leaves}
         unit = units.pop() if len(units) == 1 else None
         entry = Field(dtype, shape=(len(columns),), unit=unit)
-        self._add(OutputPlan(output, "stack", columns, entry))
+        self.outputs.append(OutputPlan(output, "stack", columns, entry))
         if self.nulls == "mask" and spec.fill is None:
             entry = Field(torch.bool, shape=(len(columns),))
-            self.masks.add(f"{output}__valid")
-            self._add(OutputPlan(f"{output}__valid", "stack_valid", columns, entry))
+            self.masks.add(len(self.outputs))
+            self.outputs.append(OutputPlan(f"{output}__valid", "stack_valid", columns, entry))
 
     def finish(self, *, check_nulls: bool) -> Projection:
         plans = tuple(self.plans)
         files, find_nulls = self.files.source.files, bool(self.masks)
-        stacks = (output for output in self.outputs.values() if output.kind == "stack")
+        stacks = (output for output in self.outputs if output.kind == "stack")
         stacked = {column for output in stacks for column in output.columns}
         sizes = survey(
             files, plans, check_nulls=check_nulls, find_nulls=find_nulls, stacked=stacked
         )
-        for mask in self.masks:
-            if not any(sizes[column].may_be_null for column in self.outputs[mask].columns):
-                del self.outputs[mask]
+        kept = [
+            index
+            for index, output in enumerate(self.outputs)
+            if index not in self.masks or any(sizes[c].may_be_null for c in output.columns)
+        ]
+        outputs = [self.outputs[index] for index in kept]
+        added = {self.outputs[index].name for index in self.masks.intersection(kept)}
+        _refuse_equal_names([output.name for output in outputs], added)
         rows = max(1, self.files.source.num_rows)
         row_bytes = sum(
             sizes[output.columns[0]].ragged_bytes(plans[output.columns[0]], rows)
             if output.kind == "ragged"
             else output.field.item_bytes
-            for output in self.outputs.values()
+            for output in outputs
         )
         staged = sum(size.staged_bytes(plan, rows) for size, plan in zip(sizes, plans, strict=True))
-        return Projection(plans, tuple(self.outputs.values()), max(1, row_bytes), staged)
+        return Projection(plans, tuple(outputs), max(1, row_bytes), staged)
 
     def _plan(
         self, leaf: SelectedLeaf, spec: LeafSpec, *, varying: bool = False
@@ -302,20 +310,31 @@ class _Planner:
         if not asked:
             if self.nulls != "mask" or isinstance(spec, Codes) or spec.fill is not None:
                 return
-            self.masks.add(valid)
-        self._add(OutputPlan(valid, "valid", columns, Field(torch.bool)))
+            self.masks.add(len(self.outputs))
+        self.outputs.append(OutputPlan(valid, "valid", columns, Field(torch.bool)))
 
     def _index(self, plan: ColumnPlan) -> int:
         return self.plans.setdefault(plan, len(self.plans))
 
-    def _add(self, output: OutputPlan) -> None:
-        if output.name in self.outputs:
-            raise ValueError(f"Output name `{output.name}` is used twice")
-        self.outputs[output.name] = output
-
 
 # Placeholder for the name of a Column in a Stack: the name of the leaf is used instead.
 _STACKED = "*"
+
+
+def _refuse_equal_names(names: Sequence[str], added: Container[str]) -> None:
+    """Raise ValueError if two outputs have one name.
+
+    Args:
+        names: the names of all outputs.
+        added: the names of the `__valid` outputs that nulls="mask" adds.
+    """
+    name, times = Counter(names).most_common(1)[0] if names else ("", 0)
+    if times > 1:
+        way_out = (
+            f' by a column and by nulls="mask" (which head() sets): exclude=["{name}"] leaves the '
+            "column out, and columns={...} can give it another name"
+        )
+        raise ValueError(f"Output name `{name}` is used twice{way_out if name in added else ''}")
 
 
 def _names_of(leaf: SelectedLeaf, spec: LeafSpec, item: Item) -> tuple[str, ...]:

@@ -268,6 +268,24 @@ def test_wrong_columns(tmp_path: Path, asked: Any, error: type[Exception], messa
         plan(tmp_path, COLUMNS, asked)
 
 
+def test_a_column_may_have_the_name_of_a_mask_that_is_not_needed(tmp_path: Path) -> None:
+    # Batch.to_arrow() writes such a file of a batch that has masks.
+    full = save(tmp_path, {"x": [1, 2], "x__valid": [True, False]})
+    outputs = plan_columns(full, nulls="mask").outputs
+    assert [(output.name, output.kind) for output in outputs] == [
+        ("x", "column"),
+        ("x__valid", "column"),
+    ]
+    with_null = save(tmp_path, {"x": [1, None], "x__valid": [True, False]})
+    message = (
+        r"`x__valid` is used twice by a column and by nulls=\"mask\" .* exclude=\[\"x__valid\"\]"
+    )
+    with pytest.raises(ValueError, match=message):
+        plan_columns(with_null, nulls="mask")
+    kept = plan_columns(with_null, nulls="mask", exclude=["x__valid"]).outputs
+    assert [output.kind for output in kept] == ["column", "valid"]
+
+
 def test_nulls_shown_by_footers(tmp_path: Path) -> None:
     columns = {"a": [1, 2, 3, None], "s": ["x", None, "y", "z"], "f": [None, 1.0, 2.0, 3.0]}
     source = save(tmp_path, columns)
