@@ -25,6 +25,10 @@ Layout: TypeAlias = Literal["dense", "ragged"] | None
 _NUMBERS = (bool, int, float)
 # Smaller values are faster to collate all at once.
 _LARGE_BYTES = 4096
+_ONE_SHAPE = (
+    " (values may differ in the first dimension only: make all of one shape, or return flat "
+    "values, value.reshape(-1), and their shapes as another output)"
+)
 _INT64 = range(-(1 << 63), 1 << 63)
 
 
@@ -192,7 +196,7 @@ def _stacked(tensors: list[torch.Tensor | None], layout: Layout) -> torch.Tensor
                 raise _refused(row, f"the shape {tuple(known.shape)}", f"{tuple(tensor.shape)}")
             if tensor.dim() != known.dim() or tensor.shape[1:] != known.shape[1:]:
                 other = ", ".join(["any", *map(str, known.shape[1:])])
-                raise _refused(row, f"the shape ({other})", f"{tuple(tensor.shape)}")
+                raise _refused(row, f"the shape ({other})", f"{tuple(tensor.shape)}{_ONE_SHAPE}")
     if layout == "ragged" and not known.dim():
         raise _refused(0, "a value for a ragged output", "a tensor without dimensions")
     if alike and layout != "ragged":
