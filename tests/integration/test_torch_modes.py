@@ -126,6 +126,46 @@ def test_modes_change_no_mix_and_no_prefetcher(path, mode):
         assert batches() == expected
 
 
+def summed(loader):
+    total = torch.zeros((), dtype=torch.int64)
+    for batch in loader:
+        total = total + batch["x"].sum() * len(batch["x"])
+    return total
+
+
+def test_a_compiled_loop_gets_the_same_batches(path):
+    def sums(loop):
+        with dataset_of(path) as dataset:
+            rows = FastParquetDataset(path, columns=["x"], batch_size=None)
+            loaders = [
+                dataset,
+                DevicePrefetcher(dataset, "cpu"),
+                fastload.mix({"a": dataset, "b": copy.copy(dataset)}),
+                DataLoader(rows, batch_size=4),
+            ]
+            return [loop(loader) for loader in loaders]
+
+    expected = sums(summed)
+    try:
+        assert sums(torch.compile(summed, backend="eager")) == expected
+    finally:
+        torch._dynamo.reset()
+
+
+def test_a_compiled_function_looks_rows_up(path):
+    with dataset_of(path) as dataset:
+        rows = dataset.by_index()
+
+        def look_up(number):
+            return rows[number]["x"] + dataset.take([number])["x"] + dataset.head(1)["x"]
+
+        expected = look_up(3)
+        try:
+            assert torch.compile(look_up, backend="eager")(3) == expected
+        finally:
+            torch._dynamo.reset()
+
+
 @pytest.mark.parametrize("mode", [default_dtype, torch.inference_mode, torch.no_grad])
 def test_modes_change_no_batch_of_workers(path, mode):
     """A forked worker inherits the mode. (DataLoader itself can't start on the device "meta".)"""

@@ -63,6 +63,7 @@ from fastload.rows.values.tokens import (
 from fastload.runtime.disk.cache import Cache, cache_of
 from fastload.runtime.hints import no_attribute, with_hints
 from fastload.runtime.native import core
+from fastload.runtime.tracing import untraced
 from fastload.runtime.units import counted, parse_bytes
 from fastload.schema.fields import Schema
 from fastload.schema.packs import Pack, TokenBudget, columns_of_pack, packed
@@ -554,6 +555,7 @@ class FastParquetDataset(Resumable[_Item_co]):
         """
         return self._rows.row_groups.total_rows
 
+    @untraced
     def head(self, n: int = 5) -> Batch:
         """Return the first rows of the dataset as a Batch, in stored order.
 
@@ -578,6 +580,7 @@ class FastParquetDataset(Resumable[_Item_co]):
         extra = self._extra_outputs(self._options.uneven)
         return head(self._engines, projection, extra, self._steps, n)
 
+    @untraced
     def take(self, indices: Indices) -> Batch:
         """Return rows by number as one Batch, in the order of `indices`.
 
@@ -608,6 +611,7 @@ class FastParquetDataset(Resumable[_Item_co]):
             self._taker = RowTaker(self._engines, self._lists, extra, self._lasting_steps)
         return self._taker.take(indices)
 
+    @untraced
     def by_index(self) -> RowsByIndex:
         """Return the rows as a map-style dataset, for torch's samplers and others that count rows.
 
@@ -665,6 +669,7 @@ class FastParquetDataset(Resumable[_Item_co]):
         files = self._source.files
         return tuple((files[index].path, group, cause) for index, group, cause in entries)
 
+    @untraced
     def __iter__(self) -> Iterator[_Item_co]:
         """Begin a pass over the next epoch, and end the pass before.
 

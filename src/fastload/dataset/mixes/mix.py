@@ -23,6 +23,7 @@ from fastload.plan.options import expect_at_least
 from fastload.plan.position import Position
 from fastload.plan.skipped_steps import skipped_steps
 from fastload.runtime.hints import hinted_function
+from fastload.runtime.tracing import untraced
 from fastload.runtime.units import counted
 
 if TYPE_CHECKING:
@@ -196,6 +197,7 @@ class MixedDataset(Resumable[Batch]):
         consuming_s = self._seconds_between_batches()
         return {source.name: source.stats(consuming_s) for source in self._of}
 
+    @untraced
     def __iter__(self) -> Iterator[Batch]:
         """Begin a pass over the next epoch, and end the pass before.
 

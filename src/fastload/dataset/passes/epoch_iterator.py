@@ -10,6 +10,7 @@ import torch
 
 from fastload.plan.position import BatchPosition, batch_position_of
 from fastload.plan.skipped_steps import steps_over
+from fastload.runtime.tracing import untraced
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,6 +92,7 @@ class EpochIterator:
         over = ", over" if self.finished else ""
         return f"Pass(epoch {self.start.epoch}: {self.taken} batches delivered{over})"
 
+    @untraced
     def __next__(self) -> Batch:
         batch = self._next(1)
         if batch is None:
@@ -102,6 +104,7 @@ class EpochIterator:
         self._unit = "rows"
         return RowIterator(self)
 
+    @untraced
     def next_rows(self) -> dict[str, list[Any]] | None:
         """Return the rows of the next batch by output, not counted yet; None at the end."""
         if self._unsplit is None:
