@@ -96,6 +96,21 @@ def test_what_is_no_list_of_numbers(dataset, indices):
         dataset.take(indices)
 
 
+@pytest.mark.parametrize(
+    ("indices", "way_out"),
+    [
+        (slice(0, 3), "write range"),
+        (np.array([True, False]), "write mask.nonzero"),
+        (torch.tensor([True, False]), "write mask.nonzero"),
+    ],
+)
+def test_slices_and_masks_are_told_how_to_become_numbers(dataset, indices, way_out):
+    with pytest.raises(TypeError, match=way_out):
+        dataset.take(indices)
+    with pytest.raises(TypeError, match=way_out):
+        dataset.by_index()[indices]
+
+
 def test_passes_go_on(path):
     with FastParquetDataset(path, batch_size=64, shuffle=True, threads=2) as dataset:
         whole = [batch.clone() for batch in dataset]

@@ -127,10 +127,9 @@ def checked_indices(indices: Indices, rows: int) -> Int64s:
         return np.zeros(0, np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         what = f"an array {array.shape} of {array.dtype}" if array.ndim else repr(indices)
-        if isinstance(indices, int):
-            what += f": write take([{indices}]) for that row, head({indices}) for the first rows"
         raise TypeError(
-            f"Expected the numbers of rows as a list, 1-D array or tensor of integers, got {what}"
+            "Expected the numbers of rows as a list, 1-D array or tensor of integers, got "
+            f"{what}{_way_out(indices, array)}"
         )
     missing = (array < -rows) | (array >= rows)
     if missing.any():
@@ -140,3 +139,14 @@ def checked_indices(indices: Indices, rows: int) -> Int64s:
         )
     array = np.ascontiguousarray(array, np.int64)
     return np.where(array < 0, array + rows, array) if array.min() < 0 else array
+
+
+def _way_out(indices: object, array: NDArray[Any]) -> str:
+    """Return what to write instead of indices that are no numbers of rows; "" if unknown."""
+    if isinstance(indices, int):
+        return f": write take([{indices}]) for that row, head({indices}) for the first rows"
+    if isinstance(indices, slice):
+        return ": write range(start, stop, step)"
+    if array.ndim == 1 and array.dtype == bool:
+        return ": write mask.nonzero()[0] for an array, mask.nonzero()[:, 0] for a tensor"
+    return ""
