@@ -78,7 +78,8 @@ def plan_kernels(
         extra: the outputs that `extra_outputs` returns.
 
     Raises:
-        ValueError: an input does not exist, or an output has a reserved name.
+        ValueError: an input does not exist, an output has a reserved name, or a column has the name
+            of an extra output.
         TypeError: a kernel can't take an input, or numba can't compile the kernel.
     """
     planner = _Planner([*outputs])
@@ -86,6 +87,13 @@ def plan_kernels(
         planner.add(step, 0)
     shown = {*steps.shown}
     for output in extra:
+        if output.name in shown and planner.has(output.name):
+            raise ValueError(
+                f"Output name `{output.name}` is used twice: by a column, and by fastload, which "
+                f'adds it for provenance=True, uneven="pad", augment= or per_row. '
+                f'exclude=["{output.name}"] leaves the column out, and columns={{...}} can give it '
+                "another name"
+            )
         planner.append(replace(output, hidden=output.name not in shown))
     for number, step in enumerate(steps.augment[: steps.core_augment]):
         planner.add(step, number)
@@ -103,6 +111,10 @@ class _Planner:
         self.outputs = outputs
         self.kernels: list[CoreKernel] = []
         self._numbers = {output.name: number for number, output in enumerate(outputs)}
+
+    def has(self, name: str) -> bool:
+        """Return True if an output that is not hidden has the name."""
+        return name in self._numbers
 
     def append(self, output: OutputPlan) -> None:
         if not output.hidden:
