@@ -299,6 +299,12 @@ def test_a_loader_without_a_dataset():
     assert next(numbers).tolist() == [1]
 
 
+def test_a_dataloader_around_a_prefetcher_is_told_the_order(dataset):
+    loader = DataLoader(DevicePrefetcher(dataset, "cpu"), batch_size=None)
+    with pytest.raises(TypeError, match=r"no item \[0\]: .* DevicePrefetcher\(DataLoader\(ds"):
+        next(iter(loader))
+
+
 def test_wrong_arguments():
     for depth in (0, -1):
         with pytest.raises(ValueError, match=f"Expected depth to be at least 1, got {depth}"):

@@ -10,7 +10,7 @@ import weakref
 from collections import deque
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 import torch
 
@@ -131,6 +131,18 @@ class DevicePrefetcher(StatefulLoader, Generic[_Item]):
     def __repr__(self) -> str:
         loader = type(self._loader).__name__
         return f"DevicePrefetcher({loader}, {str(self._device)!r}, depth={self._depth})"
+
+    def __getitem__(self, index: Any) -> NoReturn:
+        """Refuse an index, which a DataLoader around the prefetcher would ask for.
+
+        Raises:
+            TypeError: Always; the message says what to write instead.
+        """
+        raise TypeError(
+            f"A DevicePrefetcher is read by iteration and has no item [{index!r}]: to use a "
+            "DataLoader, wrap the DataLoader: "
+            "DevicePrefetcher(DataLoader(ds, batch_size=None), device)"
+        )
 
     def __iter__(self) -> Iterator[_Item]:
         self._end_pass(
