@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from fastload.errors import ColumnNotFoundError, FastloadError, SchemaError
-from fastload.rows.predicate import Predicate, expression_of, serialized
+from fastload.rows.predicate import Predicate, as_uint64, expression_of, is_integer, serialized
 from fastload.rows.row_hash import can_hash
 from fastload.runtime.native import core
 from fastload.schema.file_schema import group_files
@@ -20,7 +21,7 @@ from fastload.schema.leaves import describe_not_found
 from fastload.source.hive import find_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from fastload.rows.predicate import Split
     from fastload.schema.file_schema import FileSchema
@@ -38,22 +39,25 @@ class FilterSchema:
 
     Attributes:
         arrow: the Arrow schema after pyarrow's permissive unification, without metadata.
+            Dictionaries and string views count as their values where other files store strings.
         path: the path of the first file, for messages.
-        refused: the names of columns that were left out, because their types in the files have no
-            common type.
+        refused: the columns that were left out, because their types in the files have no common
+            type, each with the types and files that conflict.
     """
 
     arrow: Any
     path: str
-    refused: frozenset[str]
+    refused: Mapping[str, str]
 
     @classmethod
     def of(cls, source: Source) -> FilterSchema:
         """Return the schema of the files of a source, or of their table."""
         if source.table is not None:
             columns = source.table.columns
-            return cls(columns.arrow, columns.location, frozenset())
-        schemas = [_schema_of(source, schema) for schema in group_files(source.files)[0]]
+            return cls(columns.arrow, columns.location, {})
+        grouped = group_files(source.files)[0]
+        paths = [schema.path for schema in grouped]
+        schemas = [_schema_of(source, schema) for schema in grouped]
         fields = {name: _unify(schemas, name) for schema in schemas for name in schema.names}
         for name, key in find_keys(source.files).items():
             known = fields.get(name)
@@ -61,7 +65,11 @@ class FilterSchema:
             key.parse(arrow, source.files)
             fields[name] = pa.field(name, arrow)
         found = [field for field in fields.values() if field is not None]
-        refused = frozenset(name for name, field in fields.items() if field is None)
+        refused = {
+            name: _describe_conflict(schemas, paths, name)
+            for name, field in fields.items()
+            if field is None
+        }
         return cls(pa.schema(found), source.files[0].path, refused)
 
     def guarantee(self, file: SourceFile) -> Any:
@@ -150,10 +158,20 @@ class FilterSchema:
         return (name,)
 
     def _value(self, name: str, value: Any) -> Any:
-        """Return the value of a condition; a str that stands for a date or time as the column's."""
+        """Return the value of a condition as the column's kind of value.
+
+        A str that stands for a date or time becomes one. An integer to compare with a decimal
+        becomes a decimal, and one to compare with uint64 becomes uint64.
+        """
         arrow = self._type_of(self._path(name))
         listed = isinstance(value, (list, tuple, set, frozenset))
         values = [*value] if listed else [value]
+        if arrow is not None and pa.types.is_decimal(arrow):
+            # Arrow gives an integer as many digits as its type has, which may be too many.
+            exact = [Decimal(int(each)) if is_integer(each) else each for each in values]
+            return exact if listed else exact[0]
+        if arrow is not None and pa.types.is_uint64(arrow):
+            return as_uint64(value)  # Arrow compares uint64 with other integers as int64
         if arrow is None or not pa.types.is_temporal(arrow) or pa.types.is_duration(arrow):
             return value
         if not any(isinstance(each, str) for each in values):
@@ -179,6 +197,8 @@ class FilterSchema:
             self.arrow.empty_table().filter(filters)
         except (pa.ArrowException, TypeError) as error:
             line = str(error).partition("\n")[0]
+            if line.startswith("Precision is not great enough"):
+                line += "; write an integer to compare with a decimal as decimal.Decimal(...)"
             if line.startswith("No match for"):
                 names = _NAME.findall(line.partition(" in ")[0])
                 raise self._missing(".".join(names), "filters") from None
@@ -191,7 +211,7 @@ class FilterSchema:
         if name in self.refused:
             return SchemaError(
                 f"Expected one column `{name}` of types that promote to a common one for "
-                f"{argument}, got several - at {self.path}"
+                f"{argument}, got {self.refused[name]}"
             )
         location = f"{self.path}, {argument}"
         return ColumnNotFoundError(describe_not_found(name, self.arrow.names, location))
@@ -230,10 +250,58 @@ def _unify(schemas: Sequence[Any], name: str) -> Any:
     found = [pa.schema([schema.field(name)]) for schema in schemas if _count(schema, name) == 1]
     if any(_count(schema, name) > 1 for schema in schemas):
         return None
-    try:
-        return pa.unify_schemas(found, promote_options="permissive").field(0).remove_metadata()
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        return None
+    with contextlib.suppress(pa.ArrowInvalid, pa.ArrowTypeError):
+        return _unified(found)
+    # pyarrow does not unify strings with dictionaries of strings or with string views.
+    with contextlib.suppress(pa.ArrowInvalid, pa.ArrowTypeError):
+        return _unified([pa.schema([_plain_field(each.field(0))]) for each in found])
+    return None
+
+
+def _unified(schemas: Sequence[Any]) -> Any:
+    return pa.unify_schemas(schemas, promote_options="permissive").field(0).remove_metadata()
+
+
+def _plain_field(field: Any) -> Any:
+    return field.with_type(_plain_type(field.type))
+
+
+def _plain_type(arrow: Any) -> Any:
+    """Return a type with the values' types for dictionaries, and strings and binary for views."""
+    types = pa.types
+    if types.is_dictionary(arrow):
+        return _plain_type(arrow.value_type)
+    if types.is_string_view(arrow):
+        return pa.string()
+    if types.is_binary_view(arrow):
+        return pa.binary()
+    if types.is_struct(arrow):
+        return pa.struct([_plain_field(field) for field in arrow])
+    if types.is_map(arrow):
+        return pa.map_(_plain_field(arrow.key_field), _plain_field(arrow.item_field))
+    if types.is_list(arrow):
+        return pa.list_(_plain_field(arrow.value_field))
+    if types.is_large_list(arrow):
+        return pa.large_list(_plain_field(arrow.value_field))
+    if types.is_fixed_size_list(arrow):
+        return pa.list_(_plain_field(arrow.value_field), arrow.list_size)
+    return arrow
+
+
+def _describe_conflict(schemas: Sequence[Any], paths: Sequence[str], name: str) -> str:
+    """Return the types that a name without a common type has, and the files that have them."""
+    having = [
+        (schema, path) for schema, path in zip(schemas, paths, strict=True) if _count(schema, name)
+    ]
+    for schema, path in having:
+        if _count(schema, name) > 1:
+            return f"{_count(schema, name)} columns of this name in {path}"
+    # Every two types may have a common type while all types together have none.
+    first, path = having[0]
+    other, other_path = next(
+        (each for each in having[1:] if _unify([first, each[0]], name) is None), having[-1]
+    )
+    return f"{first.field(name).type} in {path} and {other.field(name).type} in {other_path}"
 
 
 def _count(schema: Any, name: str) -> int:

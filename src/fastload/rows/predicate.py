@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -20,7 +21,9 @@ __all__ = [
     "Predicate",
     "Split",
     "SplitArgument",
+    "as_uint64",
     "expression_of",
+    "is_integer",
     "parse_filters",
     "parse_split",
     "serialized",
@@ -193,17 +196,44 @@ def expression_of(
         from pyarrow.parquet import filters_to_expression
 
         return filters_to_expression(paths)
-    except (ValueError, TypeError, NotImplementedError) as error:
+    except (ValueError, TypeError, NotImplementedError, OverflowError) as error:
         raise ValueError(f"Expected filters in pyarrow's form, got {filters!r}: {error}") from None
 
 
 def _stored(value: Any) -> Any:
-    """Return a numpy.datetime64 as the Arrow scalar that pyarrow does not make of it."""
-    if not isinstance(value, np.datetime64):
+    """Return a numpy.datetime64 or a large integer as the scalar that pyarrow does not make of it.
+
+    A large integer is one that only uint64 holds. A list or a set of such integers becomes an
+    array.
+    """
+    if isinstance(value, np.datetime64):
+        import pyarrow as pa
+
+        return pa.array(np.array([value]))[0]
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return as_uint64(value) if any(_is_large(each) for each in value) else value
+    return as_uint64(value) if _is_large(value) else value
+
+
+def is_integer(value: Any) -> bool:
+    """Return True for the integers of Python and NumPy, and False for a bool."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def as_uint64(value: Any) -> Any:
+    """Return an integer as an Arrow uint64, or integers as an array; other values as they are."""
+    listed = isinstance(value, (list, tuple, set, frozenset))
+    values = [*value] if listed else [value]
+    if not all(is_integer(each) and 0 <= each < 2**64 for each in values):
         return value
     import pyarrow as pa
 
-    return pa.array(np.array([value]))[0]
+    array = pa.array([int(each) for each in values], pa.uint64())
+    return array if listed else array[0]
+
+
+def _is_large(value: Any) -> bool:
+    return is_integer(value) and int(value) >= 2**63
 
 
 def _conjunctions(filters: Sequence[Any]) -> Sequence[Sequence[Any]]:

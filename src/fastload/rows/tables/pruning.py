@@ -32,7 +32,7 @@ def prune_files(table: Table, filters: Any) -> Sequence[TableFile]:
     if filters is None:
         return table.files
     columns = table.columns
-    schema = FilterSchema(columns.arrow, columns.location, frozenset())
+    schema = FilterSchema(columns.arrow, columns.location, {})
     expression = schema.predicate(filters, None).filters
     # pyarrow prunes fragments by their partition expressions, without reading the fragments.
     form, system = pads.IpcFileFormat(), LocalFileSystem()
