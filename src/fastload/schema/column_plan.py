@@ -278,8 +278,11 @@ def _key_kind(leaf: SelectedLeaf, what: str) -> Literal["str", "bytes", "int"] |
         return "int"
     if stored.kind == "null":
         return None
+    floats = pa.types.is_floating(stored.arrow)
+    hint = " (pandas stores integers with nulls as floats: write them as Int64)" if floats else ""
     raise SchemaError(
-        f"Expected strings, binary or integers to {what}, got {stored} - at column `{leaf.name}`"
+        f"Expected strings, binary or integers to {what}, got {stored}{hint} - at column "
+        f"`{leaf.name}`"
     )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -420,13 +421,24 @@ def _check_int(what: str, value: object, least: int, most: int) -> None:
         raise ValueError(f"Expected {what} in [{least}, {most}], got {value}")
 
 
+def _as_list(vocabulary: object) -> str:
+    """Return the call that makes a list of a vocabulary of another class."""
+    if isinstance(vocabulary, Mapping):
+        return "sorted(vocabulary, key=vocabulary.get)"
+    if isinstance(vocabulary, AbstractSet):  # strings have another order in each process
+        return "sorted(vocabulary)"
+    listing = next((name for name in ("tolist", "to_list") if hasattr(vocabulary, name)), None)
+    return f"vocabulary.{listing}()" if listing else "list(vocabulary)"
+
+
 def _checked_vocabulary(
     vocabulary: object,
 ) -> tuple[str, ...] | tuple[bytes, ...] | tuple[int, ...]:
     if isinstance(vocabulary, (str, bytes)) or not isinstance(vocabulary, Sequence):
         raise TypeError(
             "Expected vocabulary of Codes to be a list of str, bytes or int, got "
-            f"{type(vocabulary).__name__}: write list(vocabulary), whose order gives the codes"
+            f"{type(vocabulary).__name__}: write {_as_list(vocabulary)}, whose order gives the "
+            "codes"
         )
     if not vocabulary:
         raise ValueError("Expected vocabulary of Codes to hold at least one value, got none")
@@ -434,6 +446,8 @@ def _checked_vocabulary(
     if kind not in (str, bytes, int):
         raise TypeError(
             f"Expected vocabulary of Codes to hold str, bytes or int, got {vocabulary[0]!r}"
+            f"{': write array.tolist()' if hasattr(vocabulary[0], 'item') else ''}"
+            f"{': write array.to_pylist()' if hasattr(vocabulary[0], 'as_py') else ''}"
         )
     # A tuple keeps the checked values from changing, and makes the spec hashable.
     values = tuple(vocabulary)

@@ -182,7 +182,7 @@ COLUMNS = {
     "make(columns={'e': Fixed('emb', 4)}).head()['e'].shape": (5, 4),
     "make(columns={'e': Fixed('emb', 5)}).head()": Says("lists of 5 elements, got 4 - at", VALUE),
     "Hash('country', num_buckets=100)": Says("pass buckets="),
-    "Codes('country', {'de': 0, 'fr': 1})": Says(r"write list\(vocabulary\)"),
+    "Codes('country', {'de': 0, 'fr': 1})": Says(r"write sorted\(vocabulary, key="),
 }
 
 FILTERS = {

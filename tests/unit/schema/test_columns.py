@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 
@@ -92,7 +94,13 @@ def test_hash_refuses(arguments: dict[str, Any], error: type[Exception], message
     ("vocabulary", "error", "message"),
     [
         ("abc", TypeError, "a list of str, bytes or int, got str"),
-        ({"a": 1}, TypeError, "got dict"),
+        ({"a": 1}, TypeError, r"got dict: write sorted\(vocabulary, key=vocabulary\.get\),"),
+        ({"a", "b"}, TypeError, r"got set: write sorted\(vocabulary\),"),
+        (iter("ab"), TypeError, r"write list\(vocabulary\),"),
+        (np.array([1, 2]), TypeError, r"got ndarray: write vocabulary\.tolist\(\),"),
+        (pa.array([1, 2]), TypeError, r"got Int64Array: write vocabulary\.tolist\(\),"),
+        (list(np.array([1, 2])), TypeError, r"got np\.int64\(1\): write array\.tolist\(\)$"),
+        (list(pa.array([1, 2])), TypeError, r"Scalar: 1>: write array\.to_pylist\(\)$"),
         ([], ValueError, "at least one value, got none"),
         ([1.5], TypeError, "to hold str, bytes or int, got 1.5"),
         ([True, False], TypeError, "got True"),

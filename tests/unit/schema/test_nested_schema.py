@@ -248,6 +248,7 @@ def test_pad(source: Source) -> None:
         (Stack(["e"]), SchemaError, r"numeric columns in Stack `x`, got fixed_size_list<float>"),
         (Hash("ll", 3), SchemaError, "strings, binary or integers to hash, got list<list<double>>"),
         (Hash("e", 3), SchemaError, "to hash, got fixed"),
+        (Hash("ll", 3), SchemaError, r"\(pandas stores integers with nulls .* Int64\) - at column"),
         (Hash("day", 3), SchemaError, r"to hash, got list<timestamp\[us\]>"),
         (Hash("w", 3, fill=1), TypeError, "Expected str as fill, got 1 - at column `w`"),
         (Hash("i", 3, fill="x"), TypeError, "Expected int as fill, got 'x' - at column `i`"),
