@@ -15,7 +15,13 @@ from urllib.parse import unquote, urlsplit
 from fastload.errors import SourceNotFoundError, StorageError
 from fastload.runtime.hints import nearest
 from fastload.source.files import FoundFile
-from fastload.source.table_formats import DELTA_LOG, delta_error, refuse_local, refuse_walked
+from fastload.source.table_formats import (
+    DELTA_LOG,
+    delta_error,
+    described,
+    refuse_local,
+    refuse_walked,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -61,40 +67,17 @@ def find_files(
     """
     entries = [source] if isinstance(source, (str, os.PathLike)) else source
     if not isinstance(entries, (list, tuple)):
-        way_out = _way_out(source)
-        got = f"{type(source).__name__}: {way_out or repr(source)}"
-        raise TypeError(f"Expected source to be a path or a list of paths, got {got}")
+        raise TypeError(f"Expected source to be a path or a list of paths, got {described(source)}")
     if not entries:
         raise SourceNotFoundError("Expected at least one file, got an empty list of paths")
     for entry in entries:
         if not isinstance(entry, (str, os.PathLike)):
-            raise TypeError(
-                f"Expected each entry of source to be a path, got {type(entry).__name__}: {entry!r}"
-            )
+            raise TypeError(f"Expected each entry of source to be a path, got {described(entry)}")
     remote = find_remote(entries)
     found: list[FoundFile] = []
     for entry, files in zip(entries, remote, strict=True):
         found += map(_absolute, _find(entry)) if files is None else files
     return found
-
-
-def _way_out(source: object) -> str:
-    """Return how a table or dataset of another library becomes files; "" for any other object.
-
-    The libraries are not imported, and the object is not printed, because that may take long.
-    """
-    if hasattr(source, "to_parquet"):  # pandas, Hugging Face datasets
-        return "write the rows to a file, .to_parquet(path), and pass the path"
-    if hasattr(source, "write_parquet") or hasattr(source, "sink_parquet"):  # Polars
-        method = "write_parquet" if hasattr(source, "write_parquet") else "sink_parquet"
-        return f"write the rows to a file, .{method}(path), and pass the path"
-    if type(source).__module__.startswith("datasets.") and isinstance(source, dict):
-        return "write one split to a file, dataset[split].to_parquet(path), and pass the path"
-    if type(source).__module__.startswith("pyarrow.") and hasattr(source, "schema"):
-        if hasattr(source, "files"):  # a dataset of pyarrow
-            return "pass its paths, .files"
-        return "write the rows to a file, pyarrow.parquet.write_table(table, path), and pass it"
-    return ""
 
 
 def url_of(entry: PathLike) -> tuple[str, str] | None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from fastload.errors import SourceNotFoundError, StorageError, UnsupportedTypeError
 from fastload.source.local_paths import local_path, url_of
+from fastload.source.table_formats import described
 from fastload.source.tables.table import Bounds, Table, TableColumns, TableFile, plain_path
 
 if TYPE_CHECKING:
@@ -61,7 +62,9 @@ class Delta:
 
     def __post_init__(self) -> None:
         if not isinstance(self.uri, (str, os.PathLike)):
-            raise TypeError(f"Expected uri as the path or URL of a table, got {self.uri!r}")
+            raise TypeError(
+                f"Expected uri as the path or URL of a table, got {described(self.uri)}"
+            )
         version: object = self.version
         if version is not None and type(version) is not int:
             raise TypeError(f"Expected version as int or None, got {version!r}")

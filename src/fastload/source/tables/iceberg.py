@@ -12,6 +12,7 @@ from fastload.errors import (
     StorageError,
     UnsupportedTypeError,
 )
+from fastload.source.table_formats import described
 from fastload.source.tables.iceberg_files import IcebergFiles
 from fastload.source.tables.table import Table, TableColumns
 
@@ -50,7 +51,9 @@ class Iceberg:
             `*.metadata.json` file.
         snapshot_id: The number of the snapshot; None means the latest, when the dataset is made.
         catalog: The catalog of the table: a catalog of pyiceberg, the name of one in pyiceberg's
-            configuration, a dict of its properties, or None for the default catalog.
+            configuration, a dict of its properties, or None for the default catalog. A SQL
+            catalog finds tables under its own name, which is "default" unless the dict has
+            another `"name"`.
     """
 
     table: str
@@ -60,7 +63,9 @@ class Iceberg:
     def __post_init__(self) -> None:
         table, snapshot_id = self.table, self.snapshot_id
         if not isinstance(table, str):
-            raise TypeError(f'Expected table as a name such as "database.table", got {table!r}')
+            raise TypeError(
+                f'Expected table as a name such as "database.table", got {described(table)}'
+            )
         if snapshot_id is not None and type(snapshot_id) is not int:
             raise TypeError(f"Expected snapshot_id as int or None, got {snapshot_id!r}")
 
@@ -86,12 +91,18 @@ class Iceberg:
             raise
         except missing as error:
             raise SourceNotFoundError(
-                f"Expected an Iceberg table, found none: {error} - at {self.table}"
+                f"Expected an Iceberg table, found none: {error}{self._name_hint()} - at "
+                f"{self.table}"
             ) from error
         except (errors.RESTError, errors.ResolveError, errors.ValidationError, OSError) as error:
             raise StorageError(
                 f"Can't read the metadata of the table: {error} - at {self.table}"
             ) from error
+
+    def _name_hint(self) -> str:
+        if not isinstance(self.catalog, Mapping) or "name" in self.catalog:
+            return ""
+        return '; if another name than "default" made this catalog, add "name" to the dict'
 
     def _load(self) -> Any:
         from pyiceberg.catalog import load_catalog
@@ -104,7 +115,8 @@ class Iceberg:
         if catalog is None or isinstance(catalog, str):
             catalog = load_catalog(catalog)
         elif isinstance(catalog, Mapping):
-            catalog = load_catalog(None, **catalog)
+            properties = {**catalog}
+            catalog = load_catalog(properties.pop("name", None), **properties)
         return catalog.load_table(self.table)
 
     def _planned(self, table: Any) -> Table:

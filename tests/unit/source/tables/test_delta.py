@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+import fastload
 from fastload import (
     Delta,
     FastParquetDataset,
@@ -289,8 +290,15 @@ def test_errors_say_what_is_missing(tmp_path, monkeypatch):
     for wrong, error in ((-1, ValueError), ("1", TypeError), (True, TypeError)):
         with pytest.raises(error, match="Expected version"):
             Delta("t", wrong)
-    with pytest.raises(TypeError, match="Expected uri as the path or URL of a table, got 3"):
+    with pytest.raises(TypeError, match="Expected uri as the path or URL of a table, got int: 3"):
         Delta(3)
+    table = deltalake.DeltaTable(tmp_path / "t", version=0)
+    for wrong in (lambda: Delta(table), lambda: FastParquetDataset(table)):
+        with pytest.raises(TypeError, match="got DeltaTable of deltalake: write fastload") as error:
+            wrong()
+    call = str(error.value).partition("write ")[2]
+    source = eval(call, {"fastload": fastload, "table": table})
+    assert FastParquetDataset(source).num_rows == len(table.to_pyarrow_table())
     monkeypatch.setitem(sys.modules, "deltalake", None)
     with pytest.raises(ImportError, match=r"pip install 'fastload\[delta\]'"):
         FastParquetDataset(Delta(tmp_path / "t", version=0))

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+import fastload
 from fastload import (
     CorruptFileError,
     FastParquetDataset,
@@ -463,6 +464,15 @@ def test_damaged_metadata_is_an_error_with_its_place(catalog, kind, left):
             FastParquetDataset(source)
 
 
+def test_a_dict_names_the_catalog(catalog, tmp_path):
+    make(catalog, pa.table({"x": [1, 2]}))
+    properties = {**catalog.properties, "type": "sql"}
+    with pytest.raises(SourceNotFoundError, match='add "name" to the dict - at db'):
+        FastParquetDataset(Iceberg("db.t", catalog=properties))
+    named = Iceberg("db.t", catalog={**properties, "name": catalog.name})
+    assert loaded(named) == {(1,): 1, (2,): 1}
+
+
 def test_errors_say_what_is_missing(catalog, monkeypatch):
     with pytest.raises(
         SourceNotFoundError, match=r"Expected an Iceberg table, found none.* - at db\.t"
@@ -484,6 +494,12 @@ def test_errors_say_what_is_missing(catalog, monkeypatch):
             Iceberg("db.t", wrong)
     with pytest.raises(TypeError, match="Expected table as a name"):
         Iceberg(Path("t"))
+    for wrong in (lambda: Iceberg(table), lambda: FastParquetDataset(table)):
+        with pytest.raises(TypeError, match="got Table of pyiceberg: write fastload") as error:
+            wrong()
+    source = eval(str(error.value).partition("write ")[2], {"fastload": fastload, "table": table})
+    assert source.table == "db.t"
+    assert source.catalog is table.catalog
     assert "secret" not in repr(Iceberg("db.t", catalog={"s3.secret-access-key": "secret"}))
     monkeypatch.setitem(sys.modules, "pyiceberg", None)
     monkeypatch.setitem(sys.modules, "pyiceberg.exceptions", None)
