@@ -375,6 +375,17 @@ def test_outputs_that_change_on_the_way(paths, tmp_path):
         assert [batch["i"].tolist() for batch in got] == [batch["i"].tolist() for batch in plain]
 
 
+@pytest.mark.parametrize("below", ["", "below"])
+def test_warming_names_a_directory_that_is_a_file(paths, tmp_path, below):
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.warns(UserWarning, match="Not a directory - at .*file"),
+        FastParquetDataset(paths, columns=["i"], cache=tmp_path / "file" / below) as dataset,
+        pytest.raises(CacheError, match=r"to write to the cache, got: Not a directory - at .*file"),
+    ):
+        dataset.warm_cache(progress=False)
+
+
 def test_without_rows_there_is_nothing_to_keep(paths, tmp_path):
     options = {"columns": ["i"], "filters": [("i", "<", 0)]}
     with FastParquetDataset(paths, cache=tmp_path, **options) as dataset:

@@ -58,6 +58,8 @@ class CacheTier:
         try:
             if self.writes:
                 open_directory(self._cache.path, self._name)
+        except FileExistsError:
+            self.give_up(f"Not a directory - at {self._cache.path}")
         except OSError as error:
             self.give_up(f"{error.strerror} - at {self.directory}")
 
