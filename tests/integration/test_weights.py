@@ -220,8 +220,8 @@ def test_other_wrong_weights_are_refused(rows: Path) -> None:
         (np.ones(5), ValueError, r"each of the 3000 rows .* shape \(5,\)"),
         (np.ones((ROWS, 1)), ValueError, r"shape \(3000, 1\)"),
         (["a"] * ROWS, TypeError, "numbers"),
-        ("text", ValueError, "one number a row.*column `text`"),
-        ("items", ValueError, "one number a row.*column `items`"),
+        ("text", ValueError, "one number a row, got strings - at column `text`"),
+        ("items", ValueError, "one number a row, got lists - at column `items`"),
         ("lost", fastload.ColumnNotFoundError, "lost"),
     ]
     for weights, error, said in wrong:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from fastload.plan.options import Options
     from fastload.rows.epoch_rows import EpochRows
+    from fastload.schema.fields import Field
     from fastload.source.source import Source
     from fastload.source.stores.io import IO
 
@@ -122,6 +123,12 @@ def _of_array(weights: ArrayLike | torch.Tensor, rows: int) -> NDArray[np.floati
     return array.astype("<f4" if narrow else "<f8", order="C", copy=True)
 
 
+def _kind_of(field: Field) -> str:
+    if field.depth or field.shape:
+        return "lists"
+    return {"str": "strings", "bytes": "byte strings"}.get(field.kind or "", f"{field.dtype}")
+
+
 def _of_column(
     name: str, source: Source, rows: EpochRows, io: IO, memory_budget: int
 ) -> NDArray[np.floating]:
@@ -129,7 +136,8 @@ def _of_column(
     (plain,) = plan_columns(source, [name], nulls="zero").outputs
     if plain.kind != "column":
         raise ValueError(
-            f"Expected weights as one number a row, got {plain.field} - at column `{name}`"
+            f"Expected weights as one number a row, got {_kind_of(plain.field)} - at column "
+            f"`{name}`"
         )
     narrow = plain.field.dtype in _NARROW
     dtype = torch.float32 if narrow else torch.float64
