@@ -150,11 +150,11 @@ class FastParquetDataset(Resumable[_Item_co]):
             An Expression is one of pyarrow.compute. Conditions have the form that pyarrow and
             pandas take, `("price", ">", 0)`: "and" joins the conditions of a list, "or" joins
             the lists of a list; "a.b" names a field of a struct. A date or time may be a str,
-            `("day", ">=", "2024-01-31")`. A row for which the condition is
-            null is left out. The condition may name any column of the files and any hive key.
-            Row-group statistics rule out row groups. For the other row groups, the exact rows
-            are found when the dataset is made, and kept in $FASTLOAD_CACHE_DIR, or else in the
-            user's cache directory.
+            `("day", ">=", "2024-01-31")`. A datetime has a time zone if the column has one. A row
+            for which the condition is null is left out. The condition may name any column of the
+            files and any hive key. Row-group statistics rule out row groups. For the other row
+            groups, the exact rows are found when the dataset is made, and kept in
+            $FASTLOAD_CACHE_DIR, or else in the user's cache directory.
         split: A part of the rows by hash: `(columns or None, start, stop)`.
             Of the rows that meet `filters`, the dataset keeps those whose hash lies in
             [start, stop), a part of [0, 1). Hashes are the same on every machine.

@@ -188,6 +188,7 @@ class FilterSchema:
         return parsed if listed else parsed[0]
 
     def _check(self, filters: Any) -> None:
+        self._check_time_zones(filters)
         with contextlib.suppress(pa.ArrowException, TypeError, ValueError, FastloadError):
             core.bind_filter(serialized(filters), self.arrow)
             return
@@ -206,6 +207,26 @@ class FilterSchema:
                 f"Expected filters that fit the columns' types, got {filters}: {line} - at "
                 f"{self.path}"
             ) from None
+
+    def _check_time_zones(self, filters: Any) -> None:
+        """Raise if timestamps with and without a time zone are compared.
+
+        pyarrow finds this when it compares values, and the core would compare them as UTC.
+        """
+        if not any(_has_timestamps(field.type) for field in self.arrow):
+            return
+        names = self.names_in(Predicate(filters)) or self.arrow.names
+        try:
+            nulls = {name: pa.nulls(1, self.arrow.field(name).type) for name in names}
+            pa.table(nulls).filter(filters)
+        except (pa.ArrowException, TypeError) as error:
+            line = str(error).partition("\n")[0]
+            if line.startswith("Cannot compare timestamp"):
+                raise SchemaError(
+                    f"Expected filters that fit the columns' types, got {filters}: {line}; give "
+                    "the value a time zone if the column has one, such as datetime.timezone.utc, "
+                    f"else none - at {self.path}"
+                ) from None
 
     def _missing(self, name: str, argument: str) -> Exception:
         if name in self.refused:
@@ -232,6 +253,12 @@ def _has_floats(arrow: Any) -> bool:
     if pa.types.is_dictionary(arrow):
         return _has_floats(arrow.value_type)
     return bool(pa.types.is_floating(arrow))
+
+
+def _has_timestamps(arrow: Any) -> bool:
+    if pa.types.is_nested(arrow):
+        return any(_has_timestamps(arrow.field(i).type) for i in range(arrow.num_fields))
+    return bool(pa.types.is_timestamp(arrow))
 
 
 def _schema_of(source: Source, file: FileSchema) -> Any:

@@ -483,3 +483,29 @@ def test_a_state_belongs_to_its_filters(directory):
     same = make(filters)
     same.load_state_dict(state)
     assert numbers_of(same) == whole[10:]
+
+
+@pytest.mark.parametrize("unit", ["ms", "us", "ns"])
+@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Berlin"])
+@pytest.mark.parametrize("nested", [False, True])
+def test_timestamps_with_and_without_a_time_zone_are_not_compared(tmp_path, unit, zone, nested):
+    times = pa.array([0, 3_600_000, None]).cast(pa.timestamp("ms")).cast(pa.timestamp(unit))
+    times = times.cast(pa.timestamp(unit, zone))
+    struct = pa.StructArray.from_arrays([times], ["t"])
+    table = pa.table(
+        {"number": [0, 1, 2], "s": struct} if nested else {"number": [0, 1, 2], "t": times}
+    )
+    pq.write_table(table, tmp_path / "0.parquet")
+    name = "s.t" if nested else "t"
+    aware = datetime.datetime(1970, 1, 1, microsecond=1, tzinfo=datetime.timezone.utc)
+    naive = aware.replace(tzinfo=None)
+    fits, other = (naive, aware) if zone is None else (aware, naive)
+
+    def kept(value):
+        value = pa.scalar(value).cast(pa.timestamp(unit, zone), safe=False)
+        filters = [(name, ">", value)]
+        return numbers_of(FastParquetDataset(tmp_path, columns=["number"], filters=filters))
+
+    assert kept(fits) == [1]
+    with pytest.raises(SchemaError, match="types, got"):
+        FastParquetDataset(tmp_path, columns=["number"], filters=[(name, ">", other)])
