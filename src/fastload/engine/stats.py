@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
@@ -112,6 +112,7 @@ class Stats:
             took rows too slowly; the next pass tries again.
         documents: what `long` of a `Pack` does to the long documents of the running epoch, or else
             the next epoch; zeros without `pack`.
+        threads: threads of the core that decode and collate.
     """
 
     read: Stage
@@ -129,7 +130,7 @@ class Stats:
     steps_s: float
     documents: Documents = Documents()
     uncached_row_groups: int = 0
-    _threads: int = field(default=1, repr=False)
+    threads: int = 1
 
     @property
     def bottleneck(self) -> str:
@@ -158,7 +159,7 @@ class Stats:
         read_bytes = self.read.bytes + self.read_ahead.bytes
         if not read_bytes or self.read.working_s + self.read_ahead.working_s:
             return False
-        possible_s = self._threads * (self.waiting_s - self.steps_s + self.consuming_s)
+        possible_s = self.threads * (self.waiting_s - self.steps_s + self.consuming_s)
         return 2 * (self.decode.working_s + self.kernels.working_s) < possible_s
 
     def to_prometheus(self, labels: Mapping[str, str] | None = None) -> str:
@@ -226,7 +227,7 @@ def stats_of(
         steps_s=steps_s,
         documents=documents,
         uncached_row_groups=count["uncached_row_groups"],
-        _threads=threads,
+        threads=threads,
     )
 
 

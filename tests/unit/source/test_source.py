@@ -156,7 +156,7 @@ def test_nothing_found(tmp_path: Path, source: str, error: type[Exception], mess
         ("", SourceNotFoundError, "an empty str"),
         (7, TypeError, "a path or a list of paths, got int: 7"),
         (b"a", TypeError, "got bytes"),
-        (pa.table({"a": [1]}), TypeError, r"got Table: .* write_table\(table, path"),
+        (pa.table({"a": [1]}), TypeError, r"got Table: .*write_table\(table, path"),
         ([["a"]], TypeError, "got list"),
         ("nope://bucket/a.parquet", ValueError, "got the scheme nope:// - at nope://bucket"),
     ],
