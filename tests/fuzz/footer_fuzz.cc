@@ -26,7 +26,28 @@ bool Equal(const LeafTotals& a, const LeafTotals& b) {
          a.null_row_group == b.null_row_group;
 }
 
+// A row group that is parsed by itself says the same as in the whole footer.
+void CheckRowGroups(const Footer& footer, const Footer& packed) {
+  const auto parts = packed.Parts();
+  Expect(parts.ok(), "the parts of a packed footer");
+  const auto whole = footer.Metadata();
+  if (*parts == nullptr || !whole.ok()) return;
+  for (int g = 0; g < (*whole)->num_row_groups(); ++g) {
+    const auto one = packed.OneRowGroup(**parts, g);
+    Expect(one.ok(), "a row group by itself");
+    if (*one == nullptr) continue;
+    const Status same = CatchParquet([&]() -> Status {
+      Expect((*one)->RowGroup(0)->Equals(*(*whole)->RowGroup(g)), "an equal row group");
+      Expect((*one)->schema()->Equals(*(*whole)->schema()), "an equal schema");
+      Expect((*one)->created_by() == (*whole)->created_by(), "the same writer");
+      return Status::OK();
+    });
+    (void)same;  // what one of both can't read
+  }
+}
+
 void CheckPacked(const Footer& footer, const Footer& packed) {
+  CheckRowGroups(footer, packed);
   Expect(footer.SameSchema(packed), "the schema of a packed footer");
   Expect(footer.num_rows() == packed.num_rows(), "the rows of a packed footer");
   const auto totals = packed.PackedTotals();
@@ -53,6 +74,10 @@ void Unpack(std::string bytes, const Footer& footer) {
   if (!packed.ok()) return;
   (void)(*packed)->PackedTotals();
   (void)(*packed)->Metadata();
+  const auto parts = (*packed)->Parts();
+  for (size_t g = 0; parts.ok() && *parts != nullptr && g < (*parts)->row_groups(); ++g) {
+    (void)(*packed)->OneRowGroup(**parts, static_cast<int32_t>(g));
+  }
   for (size_t leaf = 0; leaf < footer.leaves().size(); ++leaf) {
     (void)(*packed)->ReadLeafChunks(static_cast<int32_t>(leaf));
   }

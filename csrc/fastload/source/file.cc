@@ -65,8 +65,7 @@ Result<ParsedRowGroup> ParsedFooters::Get(const Footer& footer, int32_t row_grou
     }
   }
   if (own == nullptr) {
-    ARROW_ASSIGN_OR_RAISE(const Metadata file, File(footer));
-    own = file->Subset({row_group});
+    ARROW_ASSIGN_OR_RAISE(own, Parse(footer, row_group));
     bytes = BytesOf(*own);
     std::lock_guard lock(mutex_);
     if (by_key_.find(key) == by_key_.end()) {
@@ -85,18 +84,42 @@ Result<ParsedRowGroup> ParsedFooters::Get(const Footer& footer, int32_t row_grou
   return ParsedRowGroup{own, own->RowGroup(0), bytes};
 }
 
-Result<ParsedFooters::Metadata> ParsedFooters::File(const Footer& footer) {
+Result<ParsedFooters::Metadata> ParsedFooters::Parse(const Footer& footer,
+                                                     int32_t row_group) {
+  ARROW_ASSIGN_OR_RAISE(const auto parts, Parts(footer));
+  if (parts != nullptr) {
+    ARROW_ASSIGN_OR_RAISE(Metadata own, footer.OneRowGroup(*parts, row_group));
+    if (own != nullptr) return own;
+  }
+  // libparquet may read what can't be cut, and says what is wrong otherwise.
+  ARROW_ASSIGN_OR_RAISE(const Metadata file, footer.Metadata());
+  return file->Subset({row_group});
+}
+
+Result<std::shared_ptr<const FooterParts>> ParsedFooters::Parts(const Footer& footer) {
   {
     std::lock_guard lock(mutex_);
-    for (const auto& [of, metadata] : files_) {
-      if (of == &footer) return metadata;
+    const auto found = file_of_.find(&footer);
+    if (found != file_of_.end()) {
+      files_.splice(files_.begin(), files_, found->second);
+      return found->second->parts;
     }
   }
-  ARROW_ASSIGN_OR_RAISE(Metadata metadata, footer.Metadata());
+  ARROW_ASSIGN_OR_RAISE(auto parts, footer.Parts());
+  if (parts == nullptr) return parts;
+  std::list<KeptFile> node;
+  node.push_back({&footer, parts});
   std::lock_guard lock(mutex_);
-  files_.emplace_front(&footer, metadata);
-  if (files_.size() > kMostFiles) files_.pop_back();
-  return metadata;
+  if (file_of_.emplace(&footer, node.begin()).second) {
+    files_.splice(files_.begin(), node);
+    file_bytes_ += parts->bytes();
+  }
+  while (file_bytes_ > kMostBytes && files_.size() > 1) {
+    file_bytes_ -= files_.back().parts->bytes();
+    file_of_.erase(files_.back().footer);
+    files_.pop_back();
+  }
+  return parts;
 }
 
 Result<ParsedRowGroup> FileSpec::RowGroup(int32_t row_group) const {

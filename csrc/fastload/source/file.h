@@ -29,8 +29,9 @@ struct ParsedRowGroup {
 };
 
 // A cache of parsed packed footers: the row groups used last, so that each row group is
-// parsed once for all columns, and the files parsed last, for neighbouring row groups.
-// Thread-safe; a process needs a new cache after a fork.
+// parsed once for all columns, and the files unpacked last, of which other row groups are
+// parsed. Row groups and files take at most kMostBytes each, but the last of both is
+// always kept. Thread-safe; a process needs a new cache after a fork.
 class ParsedFooters {
  public:
   // Throws the exceptions of libparquet.
@@ -42,21 +43,28 @@ class ParsedFooters {
   // The limit exceeds the row groups of two windows: a window takes a few hundred MB, and
   // a column chunk at least a few KB.
   static constexpr int64_t kMostBytes = int64_t{64} << 20;
-  static constexpr size_t kMostFiles = 8;
 
   struct Kept {
     Key key;
     Metadata metadata;
     int64_t bytes = 0;
   };
+  struct KeptFile {
+    const Footer* footer;
+    std::shared_ptr<const FooterParts> parts;
+  };
 
-  Result<Metadata> File(const Footer& footer);
+  Result<Metadata> Parse(const Footer& footer, int32_t row_group);
+  // Returns null if the footer can't be cut.
+  Result<std::shared_ptr<const FooterParts>> Parts(const Footer& footer);
 
   std::mutex mutex_;            // guards the members below
   std::list<Kept> row_groups_;  // newest first
   std::map<Key, std::list<Kept>::iterator> by_key_;
-  std::list<std::pair<const Footer*, Metadata>> files_;  // newest first
-  int64_t bytes_ = 0;
+  int64_t bytes_ = 0;          // of row_groups_
+  std::list<KeptFile> files_;  // newest first
+  std::map<const Footer*, std::list<KeptFile>::iterator> file_of_;
+  int64_t file_bytes_ = 0;
 };
 
 // A file as it was when its footer was read.

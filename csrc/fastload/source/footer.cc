@@ -247,18 +247,21 @@ Result<std::vector<LeafTotals>> Footer::PackedTotals() const {
             LocationIn(file_));
 }
 
+Result<std::string> Footer::Unpacked() const {
+  ARROW_ASSIGN_OR_RAISE(std::string tail, packed_.Tail());
+  ARROW_ASSIGN_OR_RAISE(const int64_t needed, TailBytes(tail, file_bytes_, file_));
+  if (needed == static_cast<int64_t>(tail.size())) return tail;
+  return MakeError(ErrorKind::kStorage,
+                   "Expected a kept footer, got bytes of another length");
+}
+
 Result<std::shared_ptr<parquet::FileMetaData>> Footer::Metadata() const {
   if (!packed()) return metadata_;
   std::shared_ptr<parquet::FileMetaData> metadata;
   const Status status = [&]() -> Status {
-    ARROW_ASSIGN_OR_RAISE(const std::string tail, packed_.Tail());
-    ARROW_ASSIGN_OR_RAISE(const int64_t needed, TailBytes(tail, file_bytes_, file_));
-    if (needed != static_cast<int64_t>(tail.size())) {
-      return MakeError(ErrorKind::kStorage,
-                       "Expected a kept footer, got bytes of another length");
-    }
+    ARROW_ASSIGN_OR_RAISE(const std::string tail, Unpacked());
     ARROW_RETURN_NOT_OK(ReadPart("footer", [&]() -> Status {
-      metadata = ReadFileMetaData(ThriftOf(tail, needed));
+      metadata = ReadFileMetaData(ThriftOf(tail, static_cast<int64_t>(tail.size())));
       return Status::OK();
     }));
     const auto row_groups = static_cast<size_t>(metadata->num_row_groups());
@@ -273,6 +276,32 @@ Result<std::shared_ptr<parquet::FileMetaData>> Footer::Metadata() const {
   }();
   if (!status.ok()) return At(status, LocationIn(file_));
   return metadata;
+}
+
+Result<std::shared_ptr<const FooterParts>> Footer::Parts() const {
+  const auto tail = Unpacked();
+  if (!tail.ok()) return At(tail.status(), LocationIn(file_));
+  return FooterParts::Of(ThriftOf(*tail, static_cast<int64_t>(tail->size())));
+}
+
+Result<std::shared_ptr<parquet::FileMetaData>> Footer::OneRowGroup(
+    const FooterParts& parts, int32_t row_group) const {
+  const auto g = static_cast<size_t>(row_group);
+  if (parts.row_groups() != row_group_rows_.size() || g >= parts.row_groups()) {
+    return nullptr;
+  }
+  std::shared_ptr<parquet::FileMetaData> metadata;
+  const Status status = CatchParquet([&]() -> Status {
+    metadata = ReadFileMetaData(parts.Only(g));
+    if (metadata->num_row_groups() != 1 ||
+        metadata->num_columns() != schema_->parquet().num_columns() ||
+        metadata->RowGroup(0)->num_rows() != row_group_rows_[g]) {
+      metadata = nullptr;
+    }
+    return Status::OK();
+  });
+  if (status.IsOutOfMemory()) return status;
+  return status.ok() ? metadata : nullptr;
 }
 
 Status Footer::Parse(std::string_view thrift, FooterSchemas* schemas) {

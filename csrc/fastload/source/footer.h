@@ -9,6 +9,7 @@
 
 #include "arrow/type_fwd.h"
 #include "fastload/base/status.h"
+#include "fastload/source/footer_parts.h"
 #include "fastload/source/footer_schema.h"
 #include "fastload/source/leaf.h"
 #include "fastload/source/packed_footer.h"
@@ -105,6 +106,15 @@ class Footer {
   // Returns the parsed metadata; parses a packed footer anew. Errors name the file.
   Result<std::shared_ptr<parquet::FileMetaData>> Metadata() const;
 
+  // Returns the parts of a packed footer, unpacked anew, or null if the footer can't be
+  // cut. Errors name the file.
+  Result<std::shared_ptr<const FooterParts>> Parts() const;
+
+  // Returns the metadata of one row group of the packed footer that has these parts,
+  // without key-value metadata; null if the row group can't be parsed by itself.
+  Result<std::shared_ptr<parquet::FileMetaData>> OneRowGroup(const FooterParts& parts,
+                                                             int32_t row_group) const;
+
   // Returns the footer as the end of a file, as Make() accepts it.
   Result<std::string> Serialize() const;
 
@@ -114,6 +124,8 @@ class Footer {
  private:
   Footer() = default;
 
+  // Returns the bytes of a packed footer, with what stands behind them in the file.
+  Result<std::string> Unpacked() const;
   Status Parse(std::string_view thrift, FooterSchemas* schemas);
   Status ReadRowGroups();
   Status AddRows(int64_t rows, int32_t row_group);
