@@ -14,7 +14,9 @@ import numpy as np
 
 from fastload.dataset.step_rows import step_rows
 from fastload.plan.options import Options
-from fastload.plan.steps import step_of_leg, step_shares
+from fastload.plan.position import Position
+from fastload.plan.steps import step_of_leg
+from fastload.plan.units.canonical import row_units
 from fastload.rows.epoch_rows import EpochRows
 from fastload.runtime.native import core
 from fastload.source.source import Source
@@ -33,15 +35,16 @@ def main() -> None:
     file, index = np.divmod(number, _ROW_GROUPS_OF_A_FILE)
     source = Source((), rows, file, index)
     kept = EpochRows(source, None, None)
-    total = kept.row_groups.total_rows
+    at = Position(0, 0, ())
     core.permutation(1, 0)  # loads the core
     for shuffle in (False, True):
         options = Options(batch_size=1024, shuffle=shuffle)
         for count in (1, 100):
             began = time.perf_counter()
             steps = [step_of_leg((), arguments.ranks, 0, 1000 + step) for step in range(count)]
-            shares = list(step_shares(total, options, 0, steps, None))
-            found = step_rows(shares, 0, [(source, kept, options)])
+            units = row_units(kept.row_groups, options, core.permutation)
+            shares = list(units.step_shares(at, steps, None))
+            found, _ = step_rows(shares, at, [(source, kept, units)])
             seconds = time.perf_counter() - began
             order = "shuffled" if shuffle else "in order"
             print(f"{order}, {count:3} steps, {len(found['row']):,} rows: {seconds:.3f} s")

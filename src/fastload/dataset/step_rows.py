@@ -47,13 +47,11 @@ def step_rows(
         own = [n for n, part in enumerate(shares) if (part.source, part.seed) == (source, seed)]
         files, kept, units = sources[source]
         found = _rows_in(units, replace(at, seed=seed), [shares[n].share for n in own])
-        for n, rows in zip(own, found, strict=True):
-            of_shares[n] = rows
-        together = np.concatenate([np.zeros((0, 3), np.int64), *found])
+        together = np.concatenate(found)
         _number(together, files, kept.files)
-        edges = edges_of(np.array([len(rows) for rows in found], np.int64))
-        for n, place in zip(own, range(len(own)), strict=True):
-            of_shares[n] = together[edges[place] : edges[place + 1]]
+        ends = np.cumsum([len(rows) for rows in found])[:-1]
+        for n, rows in zip(own, np.split(together, ends), strict=True):
+            of_shares[n] = rows
     rows = np.concatenate([np.zeros((0, 3), np.int64), *of_shares])
     named = {name: rows[:, n].copy() for n, name in enumerate(("file", "row_group", "row"))}
     return named, np.array([len(part) for part in of_shares], np.int64)
