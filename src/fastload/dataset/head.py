@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fastload.engine.first_rows import batch_after, first_rows
-from fastload.steps.kernel_plan import plan_kernels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,17 +49,7 @@ def head(
     rows = min(rows, kept.total_rows)
     if not rows:
         raise ValueError("Expected a dataset with rows, got one without")
-    outputs, kernels = plan_kernels(steps, projection.outputs, extra)
-    own = replace(
-        engines,
-        projection=projection,
-        outputs=outputs,
-        kernels=kernels,
-        window=None,
-        batch_rows=rows,
-        blocks=None,
-        current=None,
-    )
+    own = replace(engines.beside(projection, extra, steps), batch_rows=rows)
     with contextlib.closing(own.another(inline=True)) as engine:
         batch = first_rows(engine, kept, skip=own.fixed_stripes, rows=rows)
     return batch_after(steps, batch, options.seed, own.source.files)

@@ -18,6 +18,7 @@ from fastload.engine.engine import Engine
 from fastload.engine.work_units import work_units
 from fastload.runtime.cores import RankCores
 from fastload.runtime.user_warnings import warn
+from fastload.steps.kernel_plan import plan_kernels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from fastload.source.source import Source
     from fastload.source.stores.io import IO
     from fastload.steps.kernel_plan import CoreKernel
+    from fastload.steps.steps import Steps
 
 __all__ = ["ProcessEngine"]
 
@@ -163,6 +165,28 @@ class ProcessEngine:
             home,
             self.kernels,
             by_number=by_number,
+        )
+
+    def beside(
+        self, projection: Projection, extra: Sequence[OutputPlan], steps: Steps
+    ) -> ProcessEngine:
+        """Return the arguments for engines that read a few rows beside the passes.
+
+        Args:
+            projection: the columns to decode.
+            extra: the outputs that are not columns of the files.
+            steps: the steps that the rows pass through.
+        """
+        outputs, kernels = plan_kernels(steps, projection.outputs, extra)
+        return replace(
+            self,
+            projection=projection,
+            outputs=outputs,
+            kernels=kernels,
+            window=None,
+            yields_rows=False,
+            blocks=None,
+            current=None,
         )
 
     def _of_blocks(self, workers: int) -> BlockEngine | None:

@@ -10,7 +10,6 @@ import numpy as np
 from torch.utils.data import get_worker_info
 
 from fastload.engine.first_rows import batch_after
-from fastload.steps.kernel_plan import plan_kernels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,17 +53,7 @@ class RowTaker:
         extra: Sequence[OutputPlan],
         steps: Steps,
     ) -> None:
-        outputs, kernels = plan_kernels(steps, projection.outputs, extra)
-        self._engines = replace(
-            engines,
-            projection=projection,
-            outputs=outputs,
-            kernels=kernels,
-            window=None,
-            yields_rows=False,
-            blocks=None,
-            current=None,
-        )
+        self._engines = engines.beside(projection, extra, steps)
         self._steps = steps
         self._made: dict[int, Engine] = {}  # by process
 
