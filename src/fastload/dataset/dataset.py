@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import time
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast, overload
@@ -36,7 +35,7 @@ from fastload.dataset.resumable import Resumable
 from fastload.dataset.state import decode_state, encode_identity, encode_state
 from fastload.dataset.step_rows import step_rows
 from fastload.dataset.trace import CAPACITY, Trace, recorded
-from fastload.dataset.warm import warm, warm_blocks
+from fastload.dataset.warm import warm
 from fastload.dataset.weights import DatasetWeights, weighted_options
 from fastload.engine.budget import resolve_window
 from fastload.engine.cache.cache import DecodedCache
@@ -758,29 +757,15 @@ class FastParquetDataset(Resumable[_Item_co]):
             since_ns: time at which the first share began; None = now.
         """
         self._expect_open()
-        if self._engines.blocks is not None and not self.num_rows:
-            return  # without rows there is nothing to keep
-        began_ns = time.time_ns() if since_ns is None else since_ns
-        options = self._options
+        engines, options = self._engines, self._options
         # Which rows are a rank's differs from epoch to epoch, or depends on all lengths.
         if self._by_tokens is not None:
             options = replace(options, shuffle=True, batch_size=1)
         if self._weights is not None:
             options = replace(options, shuffle=True)
-        plans = (self._rows.row_groups, options, self._resolved_rank())
-        maker = self._engines.block_maker()
-        if maker is not None:
-            skip = self._report is not None
-            with contextlib.closing(maker):
-                warm_blocks(maker, *plans, progress, share, began_ns, skip=skip)
-            self._source.storage.flush()
-            return
-        engines = self._engines
         if isinstance(self._by_tokens, Pack):
-            lists = self._lists
-            engines = replace(engines, projection=lists, outputs=lists.outputs, current=None)
-        with contextlib.closing(engines.another()) as engine:
-            warm(engine, self._batch_rows, *plans, self._source, progress, share, began_ns)
+            engines = replace(engines, projection=self._lists, outputs=self._lists.outputs)
+        warm(engines, options, self._resolved_rank(), progress, share, since_ns)
 
     def close(self) -> None:
         """End the pass and the threads, and close the files. Idempotent.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from contextlib import closing
 from dataclasses import replace
@@ -15,91 +16,106 @@ from fastload.runtime.progress import showing
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from fastload.dataset.process_engine import ProcessEngine
     from fastload.dataset.ranks import Rank
     from fastload.engine.cache.maker import BlockMaker
-    from fastload.engine.engine import Engine
     from fastload.plan.options import Options
     from fastload.plan.sequence import RowGroups
-    from fastload.source.source import Source
 
-__all__ = ["warm", "warm_blocks"]
+__all__ = ["warm"]
 
 
 def warm(
-    engine: Engine,
-    batch_rows: int,
-    row_groups: RowGroups,
+    engines: ProcessEngine,
     options: Options,
     rank: Rank,
-    source: Source,
     progress: bool | Callable[[int, int], None],
     share: tuple[int, int],
-    began_ns: int,
+    since_ns: int | None,
 ) -> None:
-    """Read a rank's rows into the cache in stored order; with shuffle, the rows of all ranks.
+    """Fill the cache with a share of a rank's rows; with shuffle, of the rows of all ranks.
+
+    The cache gets the row groups after `preprocess`, or the bytes of the files if no row group can
+    be cached.
 
     Args:
-        engine: the engine that reads the rows.
-        batch_rows: number of rows in the core's batches.
-        row_groups: all row groups, in canonical order.
-        options: the dataset's parameters.
-        rank: the rank whose rows are read.
-        source: the files.
+        engines: the arguments for making engines; the engine of the passes is not touched.
+        options: the options that decide which rows are the rank's.
+        rank: the rank.
         progress: True to show the progress on stderr, or a function to call with the number of
             rows read and the number of all rows.
         share: number of the share to read, and number of shares.
-        began_ns: time at which the first share began, in ns since the epoch.
+        since_ns: time at which the first share began, in ns since the epoch; None = now.
 
     Raises:
         CacheError: the cache keeps nothing of these files, has no room for all rows, or can't be
             written to.
     """
-    if not source.storage.keeps(source.files):
-        if cause := source.storage.cache_failure:
-            raise CacheError(f"Expected to write to the cache, got: {cause}")
-        raise CacheError(
-            "Expected a dataset with cache= and files of a store, got one with no cached file"
-        )
-    plan = _plan_of(row_groups, options, rank, share, engine.budget.stripe_rows)
-    with showing(progress) as show, closing(engine.start(plan, batch_rows)) as scan:
-        rows = 0
-        show(rows, plan.rows)
-        while (lent := scan.next()) is not None:
-            rows += lent.rows
-            show(rows, plan.rows)
-    source.storage.flush()
-    if not source.storage.keeps(source.files):
-        raise CacheError("Expected room in the cache for all rows, got less: see the warning")
-    source.storage.check_room_since(began_ns)
+    row_groups = engines.rows.row_groups
+    if engines.blocks is not None and not row_groups.total_rows:
+        return  # without rows there is nothing to keep
+    began_ns = time.time_ns() if since_ns is None else since_ns
+    maker = engines.block_maker()
+    if maker is None:
+        _warm_files(engines, options, rank, progress, share, began_ns)
+        return
+    plan = _plan_of(row_groups, options, rank, share, options.batch_size)
+    with closing(maker):
+        _warm_blocks(maker, plan, progress, began_ns, skip=engines.fixed_stripes)
+    engines.source.storage.flush()
 
 
-def warm_blocks(
-    maker: BlockMaker,
-    row_groups: RowGroups,
+def _warm_files(
+    engines: ProcessEngine,
     options: Options,
     rank: Rank,
     progress: bool | Callable[[int, int], None],
     share: tuple[int, int],
     began_ns: int,
+) -> None:
+    """Read rows in stored order, so that the cache keeps the bytes of the files."""
+    files, storage = engines.source.files, engines.source.storage
+    with closing(engines.another()) as engine:
+        if not storage.keeps(files):
+            if cause := storage.cache_failure:
+                raise CacheError(f"Expected to write to the cache, got: {cause}")
+            raise CacheError(
+                "Expected a dataset with cache= and files of a store, got one with no cached file"
+            )
+        row_groups, stripe_rows = engines.rows.row_groups, engine.budget.stripe_rows
+        plan = _plan_of(row_groups, options, rank, share, stripe_rows)
+        with showing(progress) as show, closing(engine.start(plan, engines.batch_rows)) as scan:
+            rows = 0
+            show(rows, plan.rows)
+            while (lent := scan.next()) is not None:
+                rows += lent.rows
+                show(rows, plan.rows)
+        storage.flush()
+        if not storage.keeps(files):
+            raise CacheError("Expected room in the cache for all rows, got less: see the warning")
+        storage.check_room_since(began_ns)
+
+
+def _warm_blocks(
+    maker: BlockMaker,
+    plan: ReadPlan,
+    progress: bool | Callable[[int, int], None],
+    began_ns: int,
     *,
     skip: bool,
 ) -> None:
-    """Fill the cache with a rank's row groups after `preprocess`; with shuffle, of all ranks.
+    """Fill the cache with the row groups of a plan after `preprocess`.
 
     Args:
         maker: makes the cached row groups.
-        row_groups: all row groups, in canonical order.
-        options: the dataset's parameters.
-        rank: the rank whose row groups are cached.
+        plan: the plan.
         progress: as for `warm`.
-        share: as for `warm`.
-        began_ns: as for `warm`.
+        began_ns: time at which the first share began.
         skip: True to leave out corrupt row groups.
 
     Raises:
         CacheError: a row group can't be kept in the cache, or `max_bytes` don't hold all of them.
     """
-    plan = _plan_of(row_groups, options, rank, share, options.batch_size)
     rows_of: Counter[tuple[int, int]] = Counter()
     for file, row_group, start, stop in plan.pieces.tolist():
         rows_of[file, row_group] += stop - start
