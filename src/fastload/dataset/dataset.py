@@ -21,7 +21,7 @@ from fastload.dataset.arguments import (
     refuse_beside_tokens,
     step_numbers,
 )
-from fastload.dataset.describe import dataset_html, dataset_text
+from fastload.dataset.describe import Description
 from fastload.dataset.head import head
 from fastload.dataset.lookup.take import RowTaker
 from fastload.dataset.lookup.view import RowsByIndex
@@ -88,7 +88,7 @@ if TYPE_CHECKING:
     from fastload.plan.units.units import Units
     from fastload.rows.predicate import Filters, SplitArgument
     from fastload.rows.values.weights import Weights
-    from fastload.schema.projection import Columns, Nulls, OutputPlan, Projection
+    from fastload.schema.projection import Columns, Nulls, OutputPlan
     from fastload.source.files import PathLike
     from fastload.source.source import SourceArgument
     from fastload.source.tables.table import Table, TableFile
@@ -444,7 +444,7 @@ class FastParquetDataset(Resumable[_Item_co]):
         )
         self._columns = (columns, tuple(exclude))
         self._steps.check_inputs(output.name for output in self._projection.outputs)
-        of_lists = self._projection
+        self._lists = self._projection
         extra = self._extra_outputs(uneven)
         if pack is None:
             self._outputs, kernels = plan_kernels(self._steps, self._projection.outputs, extra)
@@ -479,14 +479,13 @@ class FastParquetDataset(Resumable[_Item_co]):
             shuffle_window=resolve_window(shuffle_window, self._projection.row_bytes),
         )
         if by_tokens is not None:
-            self._options = options_by_tokens(by_tokens, of_lists, self._options)
-        self._lists = of_lists
+            self._options = options_by_tokens(by_tokens, self._lists, self._options)
         self._weights: DatasetWeights | None = None
         if weights is not None:
             self._weights = DatasetWeights(
                 self._source, self._rows, io, memory_budget, weights, self._epochs
             )
-        self._units = self._planned(by_tokens, of_lists, io, memory_budget)
+        self._units = self._planned(io, memory_budget)
         # Rows of a window are packed, and batches are padded, together: without shuffle, too.
         in_windows = shuffle or pack is not None or (budget is not None and budget.padded)
         self._engines = ProcessEngine(
@@ -621,7 +620,7 @@ class FastParquetDataset(Resumable[_Item_co]):
             rows = FastParquetDataset("train", columns=["f1", "label"]).by_index()
             loader = DataLoader(rows, batch_size=32, shuffle=True, num_workers=2)
         """
-        return RowsByIndex(self, self._text(self._schema_before_steps, final=False))
+        return RowsByIndex(self, self._description.text(self._schema_before_steps, final=False))
 
     def set_weights(self, weights: Weights) -> None:
         """Replace the weights of a dataset that was made with `weights`, from the next epoch on.
@@ -787,27 +786,20 @@ class FastParquetDataset(Resumable[_Item_co]):
             raise no_attribute(type(self).__name__, name, ATTRIBUTES, "")
 
     def __repr__(self) -> str:
-        return self._text(self._known_schema, final=self._schema is not None)
-
-    def _text(self, schema: Schema, *, final: bool) -> str:
-        """Return the text of the dataset with these outputs; arguments as for `dataset_text`."""
-        return dataset_text(
-            self, self._batches_text, self._options, self._steps, schema, final=final
-        )
+        return self._description.text(self._known_schema, final=self._schema is not None)
 
     def _repr_html_(self) -> str:
-        return dataset_html(
-            self, self._batches_text, self._options, self._steps, self._known_schema
-        )
+        return self._description.html(self._known_schema)
 
     @property
-    def _batches_text(self) -> str:
-        """What a batch holds, as a user reads it."""
+    def _description(self) -> Description:
         if self._by_tokens is not None:
-            return text_of_batches(self._by_tokens, self._options.batch_size)
-        return (
-            "single rows" if self._batch_size is None else f"of {counted(self._batch_size, 'row')}"
-        )
+            batches = text_of_batches(self._by_tokens, self._options.batch_size)
+        elif self._batch_size is None:
+            batches = "single rows"
+        else:
+            batches = f"of {counted(self._batch_size, 'row')}"
+        return Description(self.files, self.num_rows, batches, self._options, self._steps)
 
     @property
     def _known_schema(self) -> Schema:
@@ -842,21 +834,17 @@ class FastParquetDataset(Resumable[_Item_co]):
             self._rank = resolve_rank(*self._rank_arguments)
         return self._rank
 
-    def _planned(
-        self,
-        by_tokens: Pack | TokenBudget | None,
-        of_lists: Projection,
-        io: IO,
-        memory_budget: int,
-    ) -> Units:
+    def _planned(self, io: IO, memory_budget: int) -> Units:
         """Return the units of the epochs; arguments as for `lengths_of`."""
-        options = self._options
+        options, by_tokens = self._options, self._by_tokens
         units = row_units(self._rows.row_groups, options, core.permutation)
         if self._weights is not None:
             units = self._weights.units(options)
         rows = slice_options(options).batch_size
         if by_tokens is not None:
-            lengths = lengths_of(by_tokens, self._source, of_lists, self._rows, io, memory_budget)
+            lengths = lengths_of(
+                by_tokens, self._source, self._lists, self._rows, io, memory_budget
+            )
             units = token_units(by_tokens, lengths, options)
             rows = rows_of_batch(by_tokens, lengths, rows)
         if units.options is not options:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from fastload.runtime.units import counted
 
@@ -14,79 +15,65 @@ if TYPE_CHECKING:
     from fastload.schema.fields import Schema
     from fastload.steps.steps import Steps
 
-__all__ = ["dataset_html", "dataset_text"]
+__all__ = ["Description"]
 
 
-class Described(Protocol):
-    """The part of the interface of a dataset that this module uses."""
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What the texts of a dataset say.
 
-    @property
-    def files(self) -> tuple[str, ...]:
-        """The files in canonical order."""
-
-    @property
-    def num_rows(self) -> int:
-        """Number of rows that filters keep."""
-
-
-def dataset_text(
-    dataset: Described,
-    batches: str,
-    options: Options,
-    steps: Steps,
-    schema: Schema,
-    *,
-    final: bool,
-) -> str:
-    """Return a few aligned lines: files, rows, batches, steps, then the outputs.
-
-    Args:
-        dataset: the dataset.
+    Attributes:
+        files: the files in canonical order.
+        rows: number of rows that filters keep.
         batches: what a batch holds.
         options: the options that decide the order.
         steps: the steps of the dataset.
-        schema: the outputs.
-        final: the outputs are those after the steps.
     """
-    facts = _facts(dataset, batches, options, steps)
-    width = max(len(name) for name, _ in facts)
-    lines = [f"  {name:{width}}  {value}" for name, value in facts]
-    outputs = [f"    {line}" for line in schema.lines]
-    head = f"  {counted(len(schema), 'output')}"
-    if steps.count and not final:
-        head += ", before the steps if these change them"
-    return "\n".join([f"FastParquetDataset({dataset.files[0]!r})", *lines, head, *outputs])
 
+    files: Sequence[str]
+    rows: int
+    batches: str
+    options: Options
+    steps: Steps
 
-def dataset_html(
-    dataset: Described, batches: str, options: Options, steps: Steps, schema: Schema
-) -> str:
-    """Return the same as `dataset_text` as HTML; arguments as there."""
-    facts = "<br>".join(
-        f"{escape(name)}: {escape(value)}"
-        for name, value in _facts(dataset, batches, options, steps)
-    )
-    table: Any = schema._repr_html_()
-    head = f"<b>FastParquetDataset</b> <code>{escape(dataset.files[0])}</code>"
-    return f"<div>{head}<br>{facts}</div>{table}"
+    def text(self, schema: Schema, *, final: bool) -> str:
+        """Return a few aligned lines: files, rows, batches, steps, then the outputs.
 
+        Args:
+            schema: the outputs.
+            final: the outputs are those after the steps.
+        """
+        facts = self._facts()
+        width = max(len(name) for name, _ in facts)
+        lines = [f"  {name:{width}}  {value}" for name, value in facts]
+        outputs = [f"    {line}" for line in schema.lines]
+        head = f"  {counted(len(schema), 'output')}"
+        if self.steps.count and not final:
+            head += ", before the steps if these change them"
+        return "\n".join([f"FastParquetDataset({self.files[0]!r})", *lines, head, *outputs])
 
-def _facts(
-    dataset: Described, batches: str, options: Options, steps: Steps
-) -> Sequence[tuple[str, str]]:
-    rows = f"{dataset.num_rows:,} in {counted(len(dataset.files), 'file')}"
-    given = [
-        name for name, unset in (("offset", 0), ("limit", None)) if getattr(options, name) != unset
-    ]
-    if given:
-        kept = f"{' and '.join(given)} {'keeps' if len(given) == 1 else 'keep'}"
-        rows += f", of which {kept} {options.limited(dataset.num_rows):,}"
-    order = "in stored order"
-    if options.shuffle:
-        order = f"shuffled in windows of {options.shuffle_window:,} rows, seed {options.seed}"
-    if options.skip_steps:
-        batches += f", without {counted(len(options.skip_steps), 'step')}"
-    facts = [("rows", rows), ("batches", batches), ("order", order)]
-    if steps.count:
-        facts.append(("steps", counted(steps.count, "step")))
-    return facts
+    def html(self, schema: Schema) -> str:
+        """Return the same as HTML."""
+        facts = "<br>".join(f"{escape(name)}: {escape(value)}" for name, value in self._facts())
+        table: Any = schema._repr_html_()
+        head = f"<b>FastParquetDataset</b> <code>{escape(self.files[0])}</code>"
+        return f"<div>{head}<br>{facts}</div>{table}"
+
+    def _facts(self) -> Sequence[tuple[str, str]]:
+        options = self.options
+        rows = f"{self.rows:,} in {counted(len(self.files), 'file')}"
+        unset = {"offset": 0, "limit": None}
+        given = [name for name, value in unset.items() if getattr(options, name) != value]
+        if given:
+            kept = f"{' and '.join(given)} {'keeps' if len(given) == 1 else 'keep'}"
+            rows += f", of which {kept} {options.limited(self.rows):,}"
+        batches = self.batches
+        if options.skip_steps:
+            batches += f", without {counted(len(options.skip_steps), 'step')}"
+        order = "in stored order"
+        if options.shuffle:
+            order = f"shuffled in windows of {options.shuffle_window:,} rows, seed {options.seed}"
+        facts = [("rows", rows), ("batches", batches), ("order", order)]
+        if self.steps.count:
+            facts.append(("steps", counted(self.steps.count, "step")))
+        return facts
