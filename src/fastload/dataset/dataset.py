@@ -509,16 +509,10 @@ class FastParquetDataset(Resumable[_Item_co]):
             blocks=blocks,
         )
         self._feeds = FeedFactory(
-            rows=self._rows,
+            engines=self._engines,
             units=self._units,
-            options=self._units.options,
             steps=self._steps or None,
-            source=self._source,
             report=self._report,
-            batch_rows=self._batch_rows,
-            yields_rows=self._yields_rows,
-            prefetch=prefetch,
-            memory_budget=memory_budget,
         )
         self._ahead = LookAhead()
         self._engines.budget(workers=1)  # raises at once if memory_budget is too small

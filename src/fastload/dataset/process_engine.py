@@ -11,7 +11,6 @@ from torch.utils.data import get_worker_info
 
 from fastload.batch.pinned_memory import memory_of_batches
 from fastload.batch.transport import Destination
-from fastload.dataset.passes.scan_feed import copies_warning
 from fastload.engine.budget import Budget, divide_budget
 from fastload.engine.cache.block_engine import BlockArguments, BlockEngine
 from fastload.engine.engine import Engine
@@ -216,7 +215,7 @@ class ProcessEngine:
         if self.yields_rows:
             return None, None  # DataLoader collates the rows in its own memory
         if get_worker_info() is not None:
-            return None, Destination(self.dataset, copies_warning(self.memory_budget))
+            return None, Destination(self.dataset, self.copies_warning)
         return memory_of_batches(self.pin_memory), None
 
     def _threads(self, workers: int) -> int:
@@ -248,6 +247,16 @@ class ProcessEngine:
             prefetch=self.prefetch,
             row_group_rows=self.source.most_row_group_rows,
             fixed_stripes=self.fixed_stripes,
+        )
+
+    @property
+    def copies_warning(self) -> str:
+        """The warning for the first batch that is handed out as a copy."""
+        return (
+            "Batches that the program keeps hold all the memory that memory_budget="
+            f"{self.memory_budget} leaves for batches; from now on batches come as copies in "
+            "ordinary memory. To keep batches, or one column of each, keep batch.clone() or "
+            "column.clone(), or raise memory_budget"
         )
 
     def _warn_of_small_reads(self, budget: Budget) -> None:

@@ -6,12 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from fastload.dataset.passes.block_feed import BlockFeed
-from fastload.dataset.passes.scan_feed import (
-    ScanFeed,
-    SkippingFeed,
-    copies_warning,
-    share_of_leg,
-)
+from fastload.dataset.passes.scan_feed import ScanFeed, SkippingFeed, share_of_leg
 from fastload.dataset.passes.step_feed import SteppedFeed
 from fastload.engine.cache.block_engine import BlockEngine
 from fastload.plan.position import Position
@@ -23,17 +18,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fastload.dataset.passes.feed import OpenFeed
+    from fastload.dataset.process_engine import ProcessEngine
     from fastload.engine.engine import Engine
     from fastload.plan.mix.source_share import SourceShare
-    from fastload.plan.options import Options
     from fastload.plan.position import WorkerSlot
     from fastload.plan.rank_split import Share
     from fastload.plan.read_plan import ReadPlan
     from fastload.plan.units.units import Units
-    from fastload.rows.epoch_rows import EpochRows
     from fastload.rows.skip_report import SkipReport
     from fastload.runtime.native import core
-    from fastload.source.source import Source
     from fastload.steps.steps import Steps
 
 __all__ = ["FeedFactory"]
@@ -44,30 +37,18 @@ class FeedFactory:
     """A factory that opens the feed of a pass.
 
     Attributes:
-        rows: the rows of an epoch.
+        engines: the arguments with which the engines of the passes are made.
         units: the units of an epoch, which batches count.
-        options: the options that decide the order; `limit` counts units.
         steps: the steps that the batches pass through; None = Python runs no step.
-        source: the files.
         report: collects the row groups that are unreadable and left out; None = an unreadable row
             group is an error.
-        batch_rows: number of rows in the core's batches.
-        yields_rows: True if the dataset hands out single rows instead of batches.
-        prefetch: as in `FastParquetDataset`.
-        memory_budget: as in `FastParquetDataset`, in bytes.
         copied_batches: number of batches handed out as copies so far.
     """
 
-    rows: EpochRows
+    engines: ProcessEngine
     units: Units
-    options: Options
     steps: Steps | None
-    source: Source
     report: SkipReport | None
-    batch_rows: int
-    yields_rows: bool
-    prefetch: int
-    memory_budget: int
     copied_batches: int = 0
 
     def open(
@@ -103,8 +84,8 @@ class FeedFactory:
                     planned = self.plan_of(engine, at, mine, ramp=True)
                 feed: OpenFeed = self._scanning(engine, planned, before)
             else:
-                row_groups, stripe_rows = self.rows.row_groups, engine.budget.stripe_rows
-                share = share_of_leg(row_groups, self.options, at, part, rank, stripe_rows)
+                row_groups, stripe_rows = self.engines.rows.row_groups, engine.budget.stripe_rows
+                share = share_of_leg(row_groups, self.units.options, at, part, rank, stripe_rows)
                 feed = self._skipping(engine, *share, before)
             return self._stepped(feed, SeedKey(at.seed, at.epoch))
 
@@ -143,7 +124,7 @@ class FeedFactory:
             else:
                 shares = left.shares_of_leg
                 substitution = Substitution(lambda part: plan_of(shares[part]), worker=1, workers=3)
-                first_row = left.delivered * self.options.batch_size
+                first_row = left.delivered * self.units.options.batch_size
                 feed = self._skipping(engine, substitution, first_row, before)
             return self._stepped(feed, SeedKey(left.seed, epoch))
 
@@ -155,10 +136,10 @@ class FeedFactory:
         """Wrap a feed over cached row groups in a BlockFeed; `opened` opens the rest of a pass."""
         if not isinstance(engine, BlockEngine):
             return feed
-        return BlockFeed(feed, engine, opened, counts_rows=self.yields_rows)
+        return BlockFeed(feed, engine, opened, counts_rows=self.engines.yields_rows)
 
     def _scanning(self, engine: Engine, read_plan: ReadPlan, before: core.Scan | None) -> ScanFeed:
-        scan = engine.start(read_plan, self.batch_rows, before)
+        scan = engine.start(read_plan, self.engines.batch_rows, before)
         return ScanFeed(engine, scan, self._count_copy, read_plan.batches)
 
     def _skipping(
@@ -174,8 +155,8 @@ class FeedFactory:
             self._count_copy,
             substitution,
             first_row,
-            self.batch_rows,
-            [file.path for file in self.source.files],
+            self.engines.batch_rows,
+            [file.path for file in self.engines.source.files],
             self.report,
             before,
         )
@@ -184,10 +165,11 @@ class FeedFactory:
         steps = feed.engine.steps if isinstance(feed.engine, BlockEngine) else self.steps
         if not steps:
             return feed
-        unit = "rows" if self.yields_rows else "batches"
-        return SteppedFeed(feed, steps, order, self.source.files, self.prefetch, unit)
+        engines = self.engines
+        unit = "rows" if engines.yields_rows else "batches"
+        return SteppedFeed(feed, steps, order, engines.source.files, engines.prefetch, unit)
 
     def _count_copy(self) -> None:
         self.copied_batches += 1
         if self.copied_batches == 1:
-            warn(copies_warning(self.memory_budget))
+            warn(self.engines.copies_warning)

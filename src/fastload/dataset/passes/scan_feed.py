@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fastload.rows.skip_report import SkipReport
     from fastload.runtime.native import core
 
-__all__ = ["ScanFeed", "SkippingFeed", "copies_warning", "share_of_leg"]
+__all__ = ["ScanFeed", "SkippingFeed", "share_of_leg"]
 
 _SHOWN_CAUSES = 5
 # A pass of so few batches prepares the next pass at once. A longer pass takes one step after each
@@ -225,13 +225,3 @@ def share_of_leg(
 
     substitution = Substitution(plan_of, here.worker, part.workers)
     return substitution, here.delivered * options.batch_size
-
-
-def copies_warning(memory_budget: int) -> str:
-    """Return the warning for the first batch that is handed out as a copy."""
-    return (
-        "Batches that the program keeps hold all the memory that memory_budget="
-        f"{memory_budget} leaves for batches; from now on batches come as copies in ordinary "
-        "memory. To keep batches, or one column of each, keep batch.clone() or column.clone(), or "
-        "raise memory_budget"
-    )
