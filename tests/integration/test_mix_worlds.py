@@ -1,18 +1,18 @@
 """Steps of a mix: left out by number, and the same on every number of ranks."""
 
-import json
 import warnings
+from functools import partial
 from itertools import islice
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 import fastload
 from fastload import FastParquetDataset, Pack
 from fastload.testing import assert_resumes_exactly, assert_same_steps
+from support.deliveries import assert_other_steps_stay
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
@@ -20,6 +20,7 @@ pytestmark = [
 ]
 
 STOPS = ["first", "all", "repeat"]
+ALL = 10**6  # more batches than there are
 SKIPPED = {1, 2, 9, 16, 17, 40}
 
 
@@ -47,12 +48,6 @@ def mix_of(path, stop="all", skip_steps=(), rank=0, world_size=1, canonical=Fals
     return fastload.mix(datasets, weights, 5, stop, skip_steps=skip_steps)
 
 
-def loader_of(mixed, workers):
-    if not workers:
-        return mixed
-    return DataLoader(mixed, batch_size=None, num_workers=workers, timeout=60)
-
-
 def rows(batches):
     return [
         (batch.source, batch["__row__"].tolist(), batch["__source__"].tolist()) for batch in batches
@@ -65,22 +60,8 @@ def rows(batches):
 def test_other_steps_have_their_rows(path, stop, workers, canonical):
     for rank in range(2 if workers == 0 else 1):
         shape = {"stop": stop, "rank": rank, "world_size": 2, "canonical": canonical}
-        with mix_of(path, **shape) as mixed:
-            whole = rows(loader_of(mixed, workers))
-        left = [batch for step, batch in enumerate(whole) if step not in SKIPPED]
-        for delivered in (0, 1, 7, len(left)):
-            with mix_of(path, skip_steps=SKIPPED, **shape) as mixed:
-                assert len(mixed) == len(left)
-                state, got = mixed.state_dict(), []
-                for batch in islice(loader_of(mixed, workers), delivered):
-                    got += rows([batch])
-                    state = json.loads(json.dumps(mixed.state_dict(after=batch)))
-            assert got == left[:delivered]
-            with mix_of(path, skip_steps=SKIPPED, **shape) as mixed:
-                mixed.load_state_dict(state)
-                mixed.set_epoch(0)
-                assert len(mixed) == len(left)
-                assert rows(loader_of(mixed, workers)) == left[delivered:]
+        make = partial(mix_of, path, **shape)
+        assert_other_steps_stay(make, rows, SKIPPED, (0, 1, 7, ALL), workers)
 
 
 @pytest.mark.parametrize("stop", STOPS)

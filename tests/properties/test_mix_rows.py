@@ -3,15 +3,14 @@
 import tempfile
 from collections import Counter, defaultdict
 from contextlib import ExitStack
-from itertools import islice
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from torch.utils.data import DataLoader
 
 import fastload
 from fastload import FastParquetDataset
+from support.deliveries import deliver
 from support.sample_files import write_files
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
@@ -45,41 +44,22 @@ def runs(draw):
     }
 
 
-def deliver(paths, run, place, state, steps):
+def deliver_run(paths, run, place, state, steps):
     """What each rank delivers, and the state after that."""
-    (world, workers), ranks, states = place, [], []
-    for rank in range(world):
+
+    def mix_of(rank, world):
+        shape = {"rank": rank, "world_size": world, "threads": 0, "memory_budget": "64MB"}
         datasets = {
-            str(number): FastParquetDataset(
-                paths[number],
-                rank=rank,
-                world_size=world,
-                threads=0,
-                memory_budget="64MB",
-                **options,
-            )
+            str(number): FastParquetDataset(paths[number], **shape, **options)
             for number, (_, options) in enumerate(run["sources"])
         }
-        with fastload.mix(datasets, run["weights"], run["seed"], run["stop"]) as mixed:
-            if state is not None:
-                mixed.load_state_dict(state)
-            mixed.set_epoch(3)
-            after, delivered = mixed.state_dict(), []
-            left = len(mixed) - sum(leg[2] for leg in after["progress"])
-            loader = mixed
-            if workers:
-                loader = DataLoader(mixed, batch_size=None, num_workers=workers, timeout=60)
-            for batch in islice(loader, steps):
-                after = mixed.state_dict(after=batch)
-                real = batch["id"][batch["__valid__"]] if "__valid__" in batch else batch["id"]
-                delivered.append((int(batch.source), real.tolist()))
-        assert len(delivered) == (left if steps is None else min(steps, left))
-        ranks.append(delivered)
-        states.append(after)
-    assert all(state == states[0] for state in states)
-    orders = [[source for source, _ in delivered] for delivered in ranks]
-    assert all(order == orders[0] for order in orders)
-    return ranks, states[0]
+        return fastload.mix(datasets, run["weights"], run["seed"], run["stop"])
+
+    def ids(batch):
+        real = batch["id"][batch["__valid__"]] if "__valid__" in batch else batch["id"]
+        return (real.tolist(),)
+
+    return deliver(mix_of, ids, place, state, steps)
 
 
 @settings(
@@ -96,7 +76,7 @@ def test_rows_as_often_as_they_should_come(run, legs, place):
             write_files(paths[-1], sizes)
         seen, state, delivered = defaultdict(Counter), None, []
         for where, steps in [*legs, (place, None)]:
-            ranks, state = deliver(paths, run, where, state, steps)
+            ranks, state = deliver_run(paths, run, where, state, steps)
             delivered.append(ranks)
             for source, ids in (batch for batches in ranks for batch in batches):
                 seen[source].update(ids)
@@ -113,6 +93,6 @@ def test_rows_as_often_as_they_should_come(run, legs, place):
             if run["stop"] != "repeat":
                 assert repeats <= (worlds if options["uneven"] == "wrap" else 0)
         if all(where == place for where, _ in legs):
-            whole, _ = deliver(paths, run, place, None, None)
+            whole, _ = deliver_run(paths, run, place, None, None)
             ends = zip(*delivered, strict=True)
             assert whole == [[batch for batches in parts for batch in batches] for parts in ends]

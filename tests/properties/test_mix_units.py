@@ -2,17 +2,18 @@
 
 import tempfile
 from collections import Counter
-from itertools import count, islice
+from functools import partial
+from itertools import count
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from packed_cases import EXAMPLES, Oracle, Run, budgets, files, options, packs
-from torch.utils.data import DataLoader
 
 import fastload
 from fastload import FastParquetDataset, Pack
 from fastload.plan.permutation import stream_key
+from support.deliveries import deliver
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
@@ -117,33 +118,16 @@ def mix_of(opened, run, rank, world):
     return mixed
 
 
-def deliver(opened, run, place, state, steps):
+def deliver_run(opened, run, place, state, steps):
     """What each rank delivers, and the state after the last batch."""
-    (world, workers), ranks, states = place, [], []
-    for rank in range(world):
-        with mix_of(opened, run, rank, world) as mixed:
-            if state is not None:
-                mixed.load_state_dict(state)
-                mixed.set_epoch(3)
-            after, delivered = mixed.state_dict(), []
-            left = len(mixed) - sum(leg[2] for leg in after["progress"])
-            loader = mixed
-            if workers:
-                loader = DataLoader(mixed, batch_size=None, num_workers=workers, timeout=60)
-            for batch in islice(loader, steps):
-                after = mixed.state_dict(after=batch)
-                number = int(batch.source)
-                if "__source__" in batch:
-                    assert batch["__source__"].tolist() == [number] * len(batch["__valid__"])
-                source = opened[number]
-                delivered.append((number, source.units_of(batch), source.rows_of(batch)))
-        assert len(delivered) == (left if steps is None else min(steps, left))
-        ranks.append(delivered)
-        states.append(after)
-    assert all(state == states[0] for state in states)
-    orders = [[number for number, *_ in delivered] for delivered in ranks]
-    assert all(order == orders[0] for order in orders)
-    return ranks, states[0]
+
+    def content_of(batch):
+        number = int(batch.source)
+        if "__source__" in batch:
+            assert batch["__source__"].tolist() == [number] * len(batch["__valid__"])
+        return opened[number].units_of(batch), opened[number].rows_of(batch)
+
+    return deliver(partial(mix_of, opened, run), content_of, place, state, steps)
 
 
 def check_units(source, seen, stop):
@@ -195,7 +179,7 @@ def test_units_as_often_as_they_should_come(run, legs, place):
         opened = [Source(source, tempfile.mkdtemp(dir=directory)) for source in run["sources"]]
         state, delivered = None, []
         for where, steps in [*legs, (place, None)]:
-            ranks, state = deliver(opened, run, where, state, steps)
+            ranks, state = deliver_run(opened, run, where, state, steps)
             delivered.append(ranks)
         steps = [step for ranks in delivered for step in zip(*ranks, strict=True)]
         for number, source in enumerate(opened):
@@ -210,6 +194,6 @@ def test_units_as_often_as_they_should_come(run, legs, place):
                 got = list(zip(found["file"].tolist(), found["row"].tolist(), strict=True))
                 assert got == [row for _, _, rows in step for row in rows]
         if all(where == place for where, _ in legs):
-            whole, _ = deliver(opened, run, place, None, None)
+            whole, _ = deliver_run(opened, run, place, None, None)
             ends = zip(*delivered, strict=True)
             assert whole == [[batch for batches in parts for batch in batches] for parts in ends]

@@ -1,21 +1,21 @@
 """skip_steps: every step that is left has the rows that it had, through resumes."""
 
 import dataclasses
-import json
 import tempfile
+from functools import partial
 from itertools import islice
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from plan_cases import cases, in_turn, legs, progress_of, shapes
-from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 import fastload
 from fastload import FastParquetDataset
 from fastload.plan.progress import advance
 from fastload.plan.skipped_steps import skipped_steps, steps_over
+from support.deliveries import assert_other_steps_stay
 from support.sample_files import write_files, write_sample
 
 pytestmark = [
@@ -65,12 +65,6 @@ def make(paths, **arguments):
     return FastParquetDataset(paths, **{**given, "shuffle_window": 50, **arguments})
 
 
-def loader_of(dataset, workers):
-    if not workers:
-        return dataset
-    return DataLoader(dataset, batch_size=None, num_workers=workers, timeout=60)
-
-
 def ids(batches):
     return [batch["id"].tolist() for batch in batches]
 
@@ -93,21 +87,8 @@ def test_datasets(uneven, world, workers, skipped, stop, on_error):
         paths = write_files(directory, [[40, 30], [25, 60]])
         for rank in range(world):
             shape = {"uneven": uneven, "rank": rank, "world_size": world, "on_error": on_error}
-            with make(paths, **shape) as dataset:
-                whole = ids(loader_of(dataset, workers))
-            left = [batch for step, batch in enumerate(whole) if step not in skipped]
-            with make(paths, skip_steps=skipped, **shape) as dataset:
-                assert len(dataset) == len(left)
-                state, got = dataset.state_dict(), []
-                for batch in islice(loader_of(dataset, workers), stop):
-                    got += ids([batch])
-                    state = json.loads(json.dumps(dataset.state_dict(after=batch)))
-                assert got == left[:stop]
-            with make(paths, skip_steps=skipped, **shape) as dataset:
-                dataset.load_state_dict(state)
-                dataset.set_epoch(0)
-                assert len(dataset) == len(left)
-                assert ids(loader_of(dataset, workers)) == left[stop:]
+            make_one = partial(make, paths, **shape)
+            assert_other_steps_stay(make_one, ids, skipped, [stop], workers)
 
 
 @pytest.fixture

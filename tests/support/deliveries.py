@@ -1,0 +1,71 @@
+"""What a dataset or a mix delivers to its ranks, also through a resume."""
+
+import json
+from itertools import islice
+
+from torch.utils.data import DataLoader
+
+
+def loader_of(dataset, workers):
+    """Return a loader of a dataset with some workers; without workers, the dataset itself."""
+    if not workers:
+        return dataset
+    return DataLoader(dataset, batch_size=None, num_workers=workers, timeout=60)
+
+
+def deliver(mix_of, content_of, place, state, steps):
+    """Return what each rank of a mix delivers in epoch 3, and the state after the last batch.
+
+    Args:
+        mix_of: makes the mix of a rank, given the number of the rank and the world size.
+        content_of: returns what counts of a batch.
+        place: world size, and workers of each rank.
+        state: the state to load, or None.
+        steps: batches of each rank, or None for all that are left.
+    """
+    (world, workers), ranks, states = place, [], []
+    for rank in range(world):
+        with mix_of(rank, world) as mixed:
+            if state is not None:
+                mixed.load_state_dict(state)
+            mixed.set_epoch(3)
+            after, delivered = mixed.state_dict(), []
+            left = len(mixed) - sum(leg[2] for leg in after["progress"])
+            for batch in islice(loader_of(mixed, workers), steps):
+                after = mixed.state_dict(after=batch)
+                delivered.append((int(batch.source), *content_of(batch)))
+        assert len(delivered) == (left if steps is None else min(steps, left))
+        ranks.append(delivered)
+        states.append(after)
+    assert all(state == states[0] for state in states)
+    orders = [[source for source, *_ in delivered] for delivered in ranks]
+    assert all(order == orders[0] for order in orders)
+    return ranks, states[0]
+
+
+def assert_other_steps_stay(make, rows_of, skipped, stops, workers):
+    """Check that steps have their rows if others are left out, also through a resume.
+
+    Args:
+        make: makes a dataset or a mix, given `skip_steps` or nothing.
+        rows_of: returns the rows of batches, as a list with an entry for each batch.
+        skipped: the steps that are left out.
+        stops: numbers of batches after which to resume.
+        workers: number of worker processes.
+    """
+    with make() as dataset:
+        whole = rows_of(loader_of(dataset, workers))
+    left = [batch for step, batch in enumerate(whole) if step not in skipped]
+    for stop in stops:
+        with make(skip_steps=skipped) as dataset:
+            assert len(dataset) == len(left)
+            state, got = dataset.state_dict(), []
+            for batch in islice(loader_of(dataset, workers), stop):
+                got += rows_of([batch])
+                state = json.loads(json.dumps(dataset.state_dict(after=batch)))
+        assert got == left[:stop]
+        with make(skip_steps=skipped) as dataset:
+            dataset.load_state_dict(state)
+            dataset.set_epoch(0)
+            assert len(dataset) == len(left)
+            assert rows_of(loader_of(dataset, workers)) == left[stop:]
