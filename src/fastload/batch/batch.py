@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -14,6 +13,7 @@ from fastload.batch.display import batch_html, batch_text
 from fastload.batch.hints import OF_BATCH, ROWS, refuse_dtype
 from fastload.batch.packed_rows import of_whole_batch, rows_of_entry, sliced_edges
 from fastload.batch.packing import pack, unpack
+from fastload.batch.tensor_views import deep_copied
 from fastload.runtime.hints import nearest, no_attribute
 
 if TYPE_CHECKING:
@@ -163,9 +163,7 @@ class Batch(dict[str, Any]):
         duplicate = Batch((), self._position)
         memo[id(self)] = duplicate
         for name, value in self.items():
-            # torch deep-copies a tensor's whole storage, which here holds the whole batch.
-            own = type(value) is torch.Tensor and not value.requires_grad
-            duplicate[name] = value.clone() if own else copy.deepcopy(value, memo)
+            duplicate[name] = deep_copied(value, memo)
         return duplicate
 
     def __reduce__(self) -> tuple[Any, ...]:

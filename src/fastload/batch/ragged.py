@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import operator
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, overload
@@ -20,6 +19,7 @@ from fastload.batch.ragged_parts import (
     rows_of_slice,
     value_indices,
 )
+from fastload.batch.tensor_views import deep_copied
 from fastload.runtime.hints import no_attribute
 
 if TYPE_CHECKING:
@@ -267,14 +267,8 @@ class Ragged:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Ragged:
         own = own_rows(self, copies=False)
-        # torch deep-copies a tensor's whole storage, so a view is cloned first.
-        values = own.values.clone() if _is_data(own.values) else copy.deepcopy(own.values, memo)
-        offsets = own.offsets
-        duplicate = ragged_of(
-            values,
-            offsets.clone() if _is_data(offsets) else copy.deepcopy(offsets, memo),
-            self.kind,
-        )
+        values, offsets = deep_copied(own.values, memo), deep_copied(own.offsets, memo)
+        duplicate = ragged_of(values, offsets, self.kind)
         memo[id(self)] = duplicate
         return duplicate
 
@@ -316,11 +310,6 @@ def own_rows(ragged: Ragged, *, copies: bool) -> Ragged:
         values = values.clone()
     offsets = ragged.offsets - start if start else ragged.offsets
     return ragged_of(values, offsets.clone() if copies and not start else offsets, ragged.kind)
-
-
-def _is_data(values: object) -> bool:
-    """Return True if copying the values copies the whole tensor: no autograd, no subclass."""
-    return type(values) is torch.Tensor and not values.requires_grad
 
 
 def _row_of(index: object) -> int:

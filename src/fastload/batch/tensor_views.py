@@ -1,7 +1,8 @@
-"""Views: of memory as tensors, of tensors below autograd, and of bits as integers."""
+"""Tensors over memory: views of buffers, below autograd and of bits, and copies of views."""
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
@@ -43,3 +44,14 @@ def assign(tensor: torch.Tensor, mask: torch.Tensor, values: torch.Tensor) -> No
     if tensor.dtype in _WITHOUT_MASKS:
         tensor, values = bits(tensor), bits(values)
     tensor[mask] = values
+
+
+def deep_copied(value: Any, memo: dict[int, Any]) -> Any:
+    """Return a deep copy of a value; `memo` is that of `copy.deepcopy`.
+
+    torch deep-copies a tensor's whole storage, which may hold a whole batch, so a plain tensor is
+    cloned instead.
+    """
+    if type(value) is torch.Tensor and not value.requires_grad:
+        return value.clone()
+    return copy.deepcopy(value, memo)
