@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import heapq
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
+import torch
 from torch.profiler import record_function
 
 from fastload.batch.batch import window_of
 from fastload.dataset.loaders.loader_pass import LoaderPass
-from fastload.dataset.loaders.prefetcher import nvtx_range
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sized
@@ -221,7 +223,7 @@ class DataWait(Generic[_Item]):
 
     def _timed(self, call: Callable[[], Any]) -> tuple[Any, float]:
         start = time.perf_counter()
-        with record_function(_NAME), nvtx_range(_NAME):
+        with record_function(_NAME), _nvtx_range(_NAME):
             result = call()
         return result, time.perf_counter() - start
 
@@ -244,3 +246,18 @@ class DataWait(Generic[_Item]):
 def _described(pause: Pause) -> str:
     where = f", {pause.where}" if pause.where else ""
     return f"{1e3 * pause.seconds:.1f} ms before batch {pause.index} of pass {pause.epoch}{where}"
+
+
+@contextmanager
+def _nvtx_range(name: str) -> Generator[None]:
+    """Mark the with block as a range for NVIDIA's profilers, if there is a CUDA device."""
+    if not _has_cuda():
+        yield
+        return
+    with torch.cuda.nvtx.range(name):
+        yield
+
+
+@functools.cache
+def _has_cuda() -> bool:
+    return torch.cuda.is_available()

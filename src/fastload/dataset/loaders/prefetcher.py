@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import os
-import statistics
-import time
 import weakref
 from collections import deque
 from contextlib import closing, contextmanager
@@ -28,47 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["DevicePrefetcher"]
 
 _Item = TypeVar("_Item")
-
-
-@contextmanager
-def nvtx_range(name: str) -> Generator[None]:
-    """Mark the with block as a range for NVIDIA's profilers, if there is a CUDA device."""
-    if not _has_cuda():
-        yield
-        return
-    with torch.cuda.nvtx.range(name):
-        yield
-
-
-@functools.cache
-def _has_cuda() -> bool:
-    return torch.cuda.is_available()
-
-
-def seconds_to_device(size: int) -> float | None:
-    """Measure how long a copy from pinned memory to the current CUDA device takes.
-
-    Args:
-        size: number of bytes to copy.
-
-    Returns:
-        The median seconds of a few runs, each of which copies one buffer of at most 64 MiB again
-        and again; None if there is no CUDA device.
-    """
-    if not torch.cuda.is_available():
-        return None
-    block = min(max(size, 1), 64 << 20)
-    host = torch.empty(block, dtype=torch.uint8, device="cpu", pin_memory=True)
-    target = torch.empty(block, dtype=torch.uint8, device="cuda")
-    seconds = []
-    for _ in range(5):
-        torch.cuda.synchronize()
-        started = time.perf_counter()
-        for _ in range(-(-size // block)):
-            target.copy_(host, non_blocking=True)
-        torch.cuda.synchronize()
-        seconds.append(time.perf_counter() - started)
-    return statistics.median(seconds)
 
 
 class DevicePrefetcher(StatefulLoader, Generic[_Item]):

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
 
-from fastload.dataset.loaders.prefetcher import seconds_to_device
 from fastload.runtime.cores import available_cores
 from fastload.runtime.units import size_of
 from fastload.tools.bench.peers.fastload_dataset import dataset_of
@@ -110,7 +110,7 @@ def measure(work: Work) -> StageRoofs:
         read_s=times.read_s,
         decompress_s=times.decompress_s,
         memcpy_s=times.memcpy_s,
-        h2d_s=seconds_to_device(roof.output_bytes),
+        h2d_s=_seconds_to_device(roof.output_bytes),
         epoch_s=by_threads[threads][0],
         spread=by_threads[threads][1],
         fastload_read_s=read_s / passes,
@@ -294,3 +294,29 @@ def _codecs(work: Work, threads: int) -> tuple[dict[str, float], list[str]]:
         ]
     seconds = {codec: min(times[codec] for times in rounds) for codec in _CODECS}
     return seconds, sorted(names.get(codec, codec) for codec in stored)
+
+
+def _seconds_to_device(size: int) -> float | None:
+    """Measure how long a copy from pinned memory to the current CUDA device takes.
+
+    Args:
+        size: number of bytes to copy.
+
+    Returns:
+        The median seconds of a few runs, each of which copies one buffer of at most 64 MiB again
+        and again; None if there is no CUDA device.
+    """
+    if not torch.cuda.is_available():
+        return None
+    block = min(max(size, 1), 64 << 20)
+    host = torch.empty(block, dtype=torch.uint8, device="cpu", pin_memory=True)
+    target = torch.empty(block, dtype=torch.uint8, device="cuda")
+    seconds = []
+    for _ in range(5):
+        torch.cuda.synchronize()
+        started = time.perf_counter()
+        for _ in range(-(-size // block)):
+            target.copy_(host, non_blocking=True)
+        torch.cuda.synchronize()
+        seconds.append(time.perf_counter() - started)
+    return statistics.median(seconds)
