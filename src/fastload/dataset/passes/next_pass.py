@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -60,31 +60,18 @@ class NextPass:
         yield feeds.open(engine, start, part, rank, self.before, plan)
 
 
-class PreparedPass:
+class PreparedPass(NamedTuple):
     """The pass expected after the running pass; the first windows are being read.
 
-    Args:
+    Attributes:
         feed: the open feed of the expected pass.
         start: the position where the expected pass begins.
         part: the slot of this worker.
     """
 
-    def __init__(self, feed: OpenFeed, start: Position, part: WorkerSlot) -> None:
-        self.start = start
-        self._feed = feed
-        self._part = part
-
-    def take(self, engine: Engine, start: Position, part: WorkerSlot) -> OpenFeed | None:
-        """Return the feed if the expected pass begins; otherwise close the feed, return None."""
-        if engine is self._feed.engine and (start, part) == (self.start, self._part):
-            self._feed.begin()
-            return self._feed
-        self.close()
-        return None
-
-    def close(self) -> None:
-        """Close the feed and release its memory. Idempotent."""
-        self._feed.close()
+    feed: OpenFeed
+    start: Position
+    part: WorkerSlot
 
 
 class LookAhead:
@@ -102,7 +89,14 @@ class LookAhead:
     def take(self, engine: Engine, start: Position, part: WorkerSlot) -> OpenFeed | None:
         """Return the feed of the prepared pass if that pass begins; otherwise drop it."""
         prepared, self._prepared, self._planned = self._prepared, None, None
-        return prepared.take(engine, start, part) if prepared else None
+        if prepared is None:
+            return None
+        feed = prepared.feed
+        if engine is not feed.engine or (start, part) != (prepared.start, prepared.part):
+            feed.close()
+            return None
+        feed.begin()
+        return feed
 
     def step(self, scan: core.Scan, plan: Callable[[core.Scan], NextPass]) -> bool:
         """Take one step towards the pass whose first windows are read while `scan` ends.
@@ -137,7 +131,7 @@ class LookAhead:
         """Close the prepared pass, if there is one. Idempotent."""
         prepared, self._planned, self._prepared = self._prepared, None, None
         if prepared is not None:
-            prepared.close()
+            prepared.feed.close()
 
     def __reduce__(self) -> tuple[type[LookAhead], tuple[()]]:
         # A prepared pass belongs to this process.
