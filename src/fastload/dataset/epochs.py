@@ -248,15 +248,22 @@ class EpochCell:
         # This cell counts the starts of processes anew, so its passes have the names that passes of
         # another cell had.
         document = {**document, "passes": {}, "by_worker": False}
-        self._owner = os.getpid()
-        self._record = SharedRecord.of(document, _encoded, private=True)
+        record = SharedRecord.of(document, _encoded, private=True)
         # Shared memory for weights must exist before a worker starts.
-        self._arrays = SharedArrays() if document["weights"] else None
+        arrays = SharedArrays() if document["weights"] else None
+        self._set_up(os.getpid(), record, arrays, document)
+
+    def _set_up(
+        self, owner: int, record: SharedRecord, arrays: SharedArrays | None, born: dict[str, Any]
+    ) -> None:
+        self._owner = owner
+        self._record = record
+        self._arrays = arrays
+        self._born = born  # values at the birth of this process
         self.beginning = threading.RLock()
         self._passes = 0
         self._starts: Counter[int] = Counter()  # started processes, by thread
         self._births: dict[int, dict[str, Any]] = {}  # values at a process's birth, by thread
-        self._born: dict[str, Any] = document  # values at the birth of this process
         _register(self)
 
     def _leave(self) -> None:
@@ -324,11 +331,8 @@ def _reduced(cell: EpochCell) -> tuple[Any, ...]:
 def _rebuilt(fds: list[Any], owner: int, born: dict[str, Any]) -> EpochCell:
     cell = EpochCell.__new__(EpochCell)
     record, *arrays = (fd.detach() for fd in fds)
-    state: dict[str, Any] = {"_owner": owner, "_passes": 0, "_starts": Counter(), "_births": {}}
-    state["_record"] = SharedRecord(record, _encoded)
-    state["_arrays"] = SharedArrays(*arrays) if arrays else None
-    cell.__dict__.update(state, _born=born, beginning=threading.RLock())
-    _register(cell)
+    shared = SharedArrays(*arrays) if arrays else None
+    cell._set_up(owner, SharedRecord(record, _encoded), shared, born)  # noqa: SLF001
     return cell
 
 
