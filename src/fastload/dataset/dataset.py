@@ -401,7 +401,7 @@ class FastParquetDataset(Resumable[_Item_co]):
         check_packed(pack, self._batch_size)
         # Options checks its arguments here, before any file is opened, so that a wrong argument
         # raises at once.
-        options = Options(
+        self._options = Options(
             batch_size=global_batch_size or self._batch_size or 1,
             canonical_ranks=slices,
             shuffle=shuffle,
@@ -445,7 +445,7 @@ class FastParquetDataset(Resumable[_Item_co]):
         self._columns = (columns, tuple(exclude))
         self._steps.check_inputs(output.name for output in self._projection.outputs)
         self._lists = self._projection
-        extra = self._extra_outputs(uneven)
+        extra = self._extra_outputs(self._steps)
         if pack is None:
             self._outputs, kernels = plan_kernels(self._steps, self._projection.outputs, extra)
             of_rows = self._outputs[len(self._projection.outputs) :]
@@ -475,7 +475,7 @@ class FastParquetDataset(Resumable[_Item_co]):
             self._report,
         )
         self._options = replace(
-            options,
+            self._options,
             shuffle_window=resolve_window(shuffle_window, self._projection.row_bytes),
         )
         if by_tokens is not None:
@@ -569,7 +569,7 @@ class FastParquetDataset(Resumable[_Item_co]):
         projection = plan_columns(
             self._source, columns, exclude=exclude, nulls="mask", check_nulls=False
         )
-        extra = self._extra_outputs(self._options.uneven)
+        extra = self._extra_outputs(self._steps)
         return head(self._engines, projection, extra, self._steps, n)
 
     @untraced
@@ -599,7 +599,7 @@ class FastParquetDataset(Resumable[_Item_co]):
         """
         self._expect_open()
         if self._taker is None:
-            extra = self._extra_outputs(self._options.uneven, self._lasting_steps)
+            extra = self._extra_outputs(self._lasting_steps)
             self._taker = RowTaker(self._engines, self._lists, extra, self._lasting_steps)
         return self._taker.take(indices)
 
@@ -807,9 +807,9 @@ class FastParquetDataset(Resumable[_Item_co]):
         shown = (o for o in self._outputs if not o.hidden and o.name not in hidden)
         return Schema({output.name: output.field for output in shown})
 
-    def _extra_outputs(self, uneven: Uneven, steps: Steps | None = None) -> list[OutputPlan]:
-        places = self._provenance or (self._steps if steps is None else steps).need_places
-        return extra_outputs(provenance=places, padded=uneven == "pad")
+    def _extra_outputs(self, steps: Steps) -> list[OutputPlan]:
+        places = self._provenance or steps.need_places
+        return extra_outputs(provenance=places, padded=self._options.uneven == "pad")
 
     @property
     def _engine(self) -> Engine | None:
