@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
     from fastload.schema.projection import Projection
     from fastload.source.source import Source
 
-__all__ = ["CoreRowFinder"]
+    GroupRows = tuple[int, NDArray[np.uint8] | None]
+
+__all__ = ["CoreRowFinder", "rows_of_groups"]
 
 _REMOTE_THREADS = 32
 
@@ -71,48 +74,33 @@ class CoreRowFinder:
         )
 
     @classmethod
-    def of(cls, source: Source, schema: FilterSchema, predicate: Predicate) -> Self | None:
+    def of(
+        cls,
+        source: Source,
+        schema: FilterSchema,
+        predicate: Predicate,
+        *,
+        partial: bool = False,
+    ) -> Self | None:
         """Make a finder for a predicate.
 
         Args:
             source: the files.
             schema: the columns of all files.
             predicate: the filters and the split.
+            partial: make a finder that rules out row groups, by the parts of the filters that the
+                core can evaluate and that every row has to pass. It is for `may_pass` alone.
 
         Returns:
-            The finder, or None if the core can't evaluate the predicate.
+            The finder, or None if the core can't evaluate the predicate, or no such part of it.
         """
-        if predicate.split is not None:
+        if predicate.filters is None or (predicate.split is not None and not partial):
             return None
-        return cls._of(source, schema, predicate, whole=True)
-
-    @classmethod
-    def pruning(cls, source: Source, schema: FilterSchema, predicate: Predicate) -> Self | None:
-        """Make a finder that rules out row groups, for a predicate that the core can't evaluate.
-
-        Args:
-            source: the files.
-            schema: the columns of all files.
-            predicate: the filters and the split.
-
-        Returns:
-            The finder, for `may_pass`, or None if the core can't evaluate any part that every row
-            has to pass.
-        """
-        return cls._of(source, schema, predicate, whole=False)
-
-    @classmethod
-    def _of(
-        cls, source: Source, schema: FilterSchema, predicate: Predicate, *, whole: bool
-    ) -> Self | None:
-        """Make a finder for all of the filters, or for the parts that the core can evaluate."""
-        if predicate.filters is None:
-            return None
-        conditions = RowConditions.of(predicate.filters, schema.arrow, partial=not whole)
+        conditions = RowConditions.of(predicate.filters, schema.arrow, partial=partial)
         if conditions is None:
             return None
         projection = _projection(source, schema, conditions)
-        return cls(source, conditions, projection, decodes=whole) if projection else None
+        return cls(source, conditions, projection, decodes=not partial) if projection else None
 
     def may_pass(self, tasks: Sequence[tuple[int, int]]) -> list[bool]:
         """Return for each row group whether a row may pass, without reading columns.
@@ -142,15 +130,19 @@ class CoreRowFinder:
         tasks = [(i, g) for i, count in zip(indices, counts, strict=True) for g in range(count)]
         found = iter(self._core.find(tasks, skip=skip))
         for count in counts:
-            kept: list[tuple[int, NDArray[np.uint8] | None]] = [(0, None)] * count
-            causes = {}
-            for group in range(count):
-                result = next(found)
-                if isinstance(result, str):
-                    causes[group] = result
-                else:
-                    kept[group] = result
-            yield pack_rows([n for n, _ in kept], [bits for _, bits in kept]), causes
+            yield rows_of_groups(list(islice(found, count)))
+
+
+def rows_of_groups(results: Sequence[GroupRows | str]) -> tuple[FileRows, dict[int, str]]:
+    """Return the rows of a file that stay, and for each row group that can't be read the cause.
+
+    Args:
+        results: for each row group of the file, the number of rows that stay and a bit for each
+            row (None if all or none stay), or the cause why the row group can't be read.
+    """
+    causes = {group: result for group, result in enumerate(results) if isinstance(result, str)}
+    kept = [(0, None) if isinstance(result, str) else result for result in results]
+    return pack_rows([count for count, _ in kept], [bits for _, bits in kept]), causes
 
 
 def _projection(

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fastload.errors import CorruptFileError, UnsupportedTypeError
-from fastload.plan.kept_rows import FileRows, pack_rows
 from fastload.rows.arrow_scan import ArrowRowScan, check_unchanged
-from fastload.rows.core_finder import CoreRowFinder
+from fastload.rows.core_finder import CoreRowFinder, rows_of_groups
 from fastload.rows.tables.deleted_rows import DeletedRows
 from fastload.rows.tables.scan import TableRowScan
 from fastload.runtime.cores import available_cores
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from fastload.plan.kept_rows import FileRows
+    from fastload.rows.core_finder import GroupRows
     from fastload.rows.filter_schema import FilterSchema
     from fastload.rows.predicate import Predicate
     from fastload.source.source import Source
@@ -71,7 +72,7 @@ class RowFinder:
         self._predicate = predicate
         self._conditions = CoreRowFinder.of(source, schema, predicate)
         self._pruning = (
-            None if self._conditions else CoreRowFinder.pruning(source, schema, predicate)
+            None if self._conditions else CoreRowFinder.of(source, schema, predicate, partial=True)
         )
         self._by_statistics = schema.trusts_statistics(predicate)
         self._deleted = DeletedRows(source) if source.has_deletes else None
@@ -115,9 +116,12 @@ class RowFinder:
             return
         scans = list(self._threads.map(self._scan_of, indices))
         self._prune(indices, scans)
-        results = self._by_pyarrow(scans)
+        tasks = [(scan, group) for scan in scans for group in scan.groups]
+        results = self._threads.map(self._select, tasks)
         for scan in scans:
-            yield _rows_of(scan, results)
+            # The results of the other scans stay in the iterator: zip asks for a group first.
+            found = dict(zip(scan.groups, results, strict=False))
+            yield rows_of_groups([found.get(g, (0, None)) for g in range(len(scan.rows))])
 
     def _left(self, index: int, rows: FileRows, corrupt: dict[int, str]) -> FileRows:
         """Return the rows of a file that stay and are not deleted.
@@ -133,9 +137,8 @@ class RowFinder:
             return rows
         sizes = self._source.files[index].footer.row_group_rows
 
-        def of_group(group: int) -> _Result:
-            count = int(rows.counts[group])
-            if not count:
+        def of_group(group: int) -> GroupRows | str:
+            if not rows.counts[group]:
                 return 0, None
             try:
                 left = deletes.left(group)
@@ -145,12 +148,9 @@ class RowFinder:
                 return str(error)
             return _packed(left & rows.of_group(group, sizes[group]))
 
-        found: list[_Kept] = []
-        for group, result in enumerate(self._threads.map(of_group, range(len(sizes)))):
-            if isinstance(result, str):
-                corrupt[group] = result
-            found.append((0, None) if isinstance(result, str) else result)
-        return pack_rows([count for count, _ in found], [bits for _, bits in found])
+        left, causes = rows_of_groups(list(self._threads.map(of_group, range(len(sizes)))))
+        corrupt.update(causes)
+        return left
 
     def _scan_of(self, index: int) -> ArrowRowScan | TableRowScan:
         source = self._source
@@ -158,10 +158,10 @@ class RowFinder:
             file, columns = source.files[index], source.table.columns
             return TableRowScan(file, self._schema, self._predicate, source.storage, columns)
         return ArrowRowScan(
-            self._source.files[index],
+            source.files[index],
             self._schema,
             self._predicate,
-            self._source.storage,
+            source.storage,
             by_statistics=self._by_statistics,
         )
 
@@ -174,11 +174,7 @@ class RowFinder:
         for scan in scans:
             scan.groups = [group for group in scan.groups if next(may_pass)]
 
-    def _by_pyarrow(self, scans: Sequence[ArrowRowScan | TableRowScan]) -> Iterator[_Result]:
-        tasks = [(scan, group) for scan in scans for group in scan.groups]
-        yield from self._threads.map(self._select, tasks)
-
-    def _select(self, task: tuple[ArrowRowScan | TableRowScan, int]) -> _Result:
+    def _select(self, task: tuple[ArrowRowScan | TableRowScan, int]) -> GroupRows | str:
         scan, group = task
         # Before memory is allocated for so many rows.
         if scan.rows[group] > _MOST_ROWS:
@@ -194,27 +190,7 @@ class RowFinder:
             return str(error)
 
 
-_Kept = tuple[int, "NDArray[np.uint8] | None"]  # the number of rows that stay, and their bits
-_Result = _Kept | str  # the rows of a row group, or the cause why it can't be read
-
-
-def _rows_of(
-    scan: ArrowRowScan | TableRowScan, results: Iterator[_Result]
-) -> tuple[FileRows, dict[int, str]]:
-    """Return the rows of a file that stay, and for each row group that can't be read the cause."""
-    kept: list[NDArray[np.uint8] | None] = [None] * len(scan.rows)
-    counts = [0] * len(scan.rows)
-    causes = {}
-    for group in scan.groups:
-        result = next(results)
-        if isinstance(result, str):
-            causes[group] = result
-        else:
-            counts[group], kept[group] = result
-    return pack_rows(counts, kept), causes
-
-
-def _packed(kept: NDArray[np.bool_]) -> _Kept:
+def _packed(kept: NDArray[np.bool_]) -> GroupRows:
     """Return the number of rows that stay, and a bit for each row; no bits if all or none stay."""
     count = int(np.count_nonzero(kept))
     if count in (0, len(kept)):
