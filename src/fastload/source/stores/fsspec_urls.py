@@ -15,7 +15,7 @@ from fastload.source.stores.store import HTTP
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["is_one_at_a_time", "open_url", "split_url"]
+__all__ = ["is_known", "is_one_at_a_time", "open_url", "split_url"]
 
 _CHAIN = "::"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
@@ -37,7 +37,7 @@ def split_url(url: str) -> tuple[str, str] | None:
         return None
     bits = url.split(_CHAIN)
     if len(bits) > 1:
-        if not _is_known(first[1].lower()):
+        if not is_known(first[1].lower()):
             return None
         # Caches in front of a chain have no path of their own.
         at = next((n for n, bit in enumerate(bits[:-1]) if not _has_no_path(bit)), len(bits) - 1)
@@ -81,20 +81,21 @@ def is_one_at_a_time(kind: str) -> bool:
     return any(bit.partition("://")[0] in _ONE_AT_A_TIME for bit in kind.split(_CHAIN))
 
 
+def is_known(scheme: str) -> bool:
+    """Return whether fsspec has a filesystem for a scheme, installed or not."""
+    import fsspec
+
+    return scheme in fsspec.available_protocols() or scheme in fsspec.registry
+
+
 def _has_no_path(bit: str) -> bool:
     scheme, found, rest = bit.partition("://")
-    return _is_known(scheme) and (not found or not rest) and _is_cache(scheme)
+    return is_known(scheme) and (not found or not rest) and _is_cache(scheme)
 
 
 def _is_cache(scheme: str) -> bool:
     """Return whether the files of a filesystem have the paths that they have in the next one."""
     return scheme.endswith("cache") or scheme in ("cached", "blockcache")
-
-
-def _is_known(scheme: str) -> bool:
-    import fsspec
-
-    return scheme in fsspec.available_protocols() or scheme in fsspec.registry
 
 
 def _parse(scheme: str, url: str) -> tuple[str | None, Mapping[str, Any]]:

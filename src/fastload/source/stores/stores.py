@@ -22,8 +22,7 @@ from fastload.runtime.native import core
 from fastload.source.files import NOT_FOUND, FoundFile
 from fastload.source.local_paths import url_of
 from fastload.source.stores.client import StoreClient
-from fastload.source.stores.fsspec_urls import split_url
-from fastload.source.stores.hub.hub_api import MissingHubError
+from fastload.source.stores.fsspec_urls import is_known, split_url
 from fastload.source.stores.hub.hub_paths import HUB
 from fastload.source.stores.hub.hub_store import HubMemory, HubStore
 from fastload.source.stores.obstore_options import (
@@ -119,11 +118,8 @@ class Stores:
             ValueError: no client knows the scheme of a URL.
         """
         paths = [self._remote_path_of(entry) for entry in entries]
-        if all(path is None for path in paths):
-            return [None] * len(paths)
         remote = [path for path in paths if path is not None]
-        client = self.client(data=False)
-        found = iter(client.call(client.map(partial(_find, client), remote)))
+        found = iter(self.map(_find, remote) if remote else ())
         return [None if path is None else next(found) for path in paths]
 
     def locate(self, paths: Sequence[str]) -> list[FoundFile]:
@@ -133,15 +129,12 @@ class Stores:
             SourceNotFoundError: a file of a store does not exist; the error names the URL.
             StorageError: a store could not be read; the error names the URL.
         """
-        remote = [self._remote_path_of(path) for path in paths]
-        if all(path is None for path in remote):
-            return [FoundFile(path) for path in paths]
-        client = self.client(data=False)
-        stored = [path for path in remote if path is not None]
-        found = iter(client.call(client.map(partial(_locate, client), stored)))
+        places = [self._remote_path_of(path) for path in paths]
+        remote = [place for place in places if place is not None]
+        found = iter(self.map(_locate, remote) if remote else ())
         return [
-            FoundFile(local) if path is None else next(found)
-            for local, path in zip(paths, remote, strict=True)
+            FoundFile(path) if place is None else next(found)
+            for path, place in zip(paths, places, strict=True)
         ]
 
     def take_options(self, options: Mapping[str, Any]) -> None:
@@ -378,10 +371,7 @@ async def _open(
 
         return await open_filesystem(filesystem, io, threads)
     if kind == HUB:
-        try:
-            return HubStore(options, io, threads(), memory, native=native)
-        except MissingHubError as error:
-            raise StorageError(str(error)) from error
+        return HubStore(options, io, threads(), memory, native=native)
     by_fsspec = partial(_open_by_fsspec, options, io, threads, kind)
     if native and is_native(kind):
         try:
@@ -448,10 +438,7 @@ def _known_filesystem(filesystem: Any) -> Any:
 
 
 def _check_scheme(scheme: str, path: str) -> None:
-    import fsspec
-
-    known = scheme in fsspec.available_protocols() or scheme in fsspec.registry
-    if not known and not is_native(scheme):
+    if not is_known(scheme) and not is_native(scheme):
         raise ValueError(
             "Expected a local path or a URL of a scheme that fsspec knows, got the scheme "
             f"{scheme}:// - at {shown(scheme, path)}"

@@ -7,22 +7,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from fastload.errors import SourceNotFoundError
+from fastload.errors import SourceNotFoundError, StorageError
 from fastload.source.files import StoredFile
-from fastload.source.stores.hub.hub_errors import meaning_on_hub, missing_package
+from fastload.source.stores.hub.hub_errors import meaning_on_hub
 from fastload.source.stores.hub.hub_paths import BUCKETS, split_pinned
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Address", "HubApi", "MissingHubError", "Revision"]
+__all__ = ["Address", "HubApi", "Revision"]
 
 _SHA256_DIGITS = 64
 _PREFIXES = {"model": "", "dataset": "datasets/", "space": "spaces/"}
-
-
-class MissingHubError(ImportError):
-    """The package huggingface_hub is not installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +66,17 @@ class HubApi:
         timeout_s: seconds to wait for an answer.
 
     Raises:
-        MissingHubError: huggingface_hub is not installed.
+        StorageError: huggingface_hub is not installed.
     """
 
     def __init__(self, options: Mapping[str, Any], timeout_s: float) -> None:
         try:
             from huggingface_hub import HfApi, HfFileSystem
         except ImportError as error:
-            raise MissingHubError(missing_package()) from error
+            raise StorageError(
+                "Expected the package huggingface_hub to read hf://, found none: "
+                'run `pip install "fastload[hf]"`'
+            ) from error
 
         class Filesystem(HfFileSystem):
             """HfFileSystem without a request for each revision: the commit is known."""

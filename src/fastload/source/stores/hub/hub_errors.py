@@ -11,7 +11,7 @@ from fastload.source.stores.errors import describe, status_of
 if TYPE_CHECKING:
     from fastload.errors import FastloadError
 
-__all__ = ["meaning_on_hub", "missing_package"]
+__all__ = ["meaning_on_hub"]
 
 _LOGIN = (
     "run `hf auth login` (`huggingface-cli login` of older releases), set HF_TOKEN, or pass "
@@ -66,11 +66,3 @@ def meaning_on_hub(error: BaseException, repo: str) -> FastloadError | None:
     if status_of(error) in _DENIED:
         return StorageError(f"Expected access to the repository {repo}, got {got}: {_LOGIN}")
     return None
-
-
-def missing_package() -> str:
-    """Return the message for an installation without huggingface_hub."""
-    return (
-        "Expected the package huggingface_hub to read hf://, found none: "
-        'run `pip install "fastload[hf]"`'
-    )

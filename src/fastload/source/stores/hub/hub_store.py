@@ -57,7 +57,7 @@ class HubStore(Store):
         native: read bytes with obstore.
 
     Raises:
-        MissingHubError: huggingface_hub is not installed.
+        StorageError: huggingface_hub is not installed.
     """
 
     pins = True
