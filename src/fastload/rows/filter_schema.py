@@ -19,9 +19,10 @@ from fastload.runtime.native import core
 from fastload.schema.file_schema import group_files
 from fastload.schema.leaves import describe_not_found
 from fastload.source.hive import find_keys
+from fastload.source.tables.table import type_at
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from fastload.rows.predicate import Split
     from fastload.schema.file_schema import FileSchema
@@ -100,7 +101,7 @@ class FilterSchema:
         if expression is not None:
             self._check(expression)
         for name in (split and split.columns) or ():
-            arrow = self._type_of(self._path(name))
+            arrow = type_at(self.arrow, self._path(name))
             if arrow is None:
                 raise self._missing(name, "split")
             if not can_hash(arrow):
@@ -148,12 +149,12 @@ class FilterSchema:
         Statistics of floats leave NaN out, and may contain -0.0 for 0.0 and vice versa.
         """
         names = self.names_in(Predicate(predicate.filters)) or self.arrow.names
-        return not any(_has_floats(self.arrow.field(name).type) for name in names)
+        return not any(_has(self.arrow.field(name).type, pa.types.is_floating) for name in names)
 
     def _path(self, name: str) -> tuple[str, ...]:
         """Return the path of a dotted name: of a column of this name, else of a struct field."""
         fields = tuple(name.split("."))
-        if self._type_of((name,)) is None and self._type_of(fields) is not None:
+        if type_at(self.arrow, (name,)) is None and type_at(self.arrow, fields) is not None:
             return fields
         return (name,)
 
@@ -163,7 +164,7 @@ class FilterSchema:
         A str that stands for a date or time becomes one. An integer to compare with a decimal
         becomes a decimal, and one to compare with uint64 becomes uint64.
         """
-        arrow = self._type_of(self._path(name))
+        arrow = type_at(self.arrow, self._path(name))
         listed = isinstance(value, (list, tuple, set, frozenset))
         values = [*value] if listed else [value]
         if arrow is not None and pa.types.is_decimal(arrow):
@@ -213,7 +214,7 @@ class FilterSchema:
 
         pyarrow finds this when it compares values, and the core would compare them as UTC.
         """
-        if not any(_has_timestamps(field.type) for field in self.arrow):
+        if not any(_has(field.type, pa.types.is_timestamp) for field in self.arrow):
             return
         names = self.names_in(Predicate(filters)) or self.arrow.names
         try:
@@ -237,28 +238,14 @@ class FilterSchema:
         location = f"{self.path}, {argument}"
         return ColumnNotFoundError(describe_not_found(name, self.arrow.names, location))
 
-    def _type_of(self, path: Sequence[str]) -> Any:
-        try:
-            arrow = self.arrow.field(path[0]).type
-            for name in path[1:]:
-                arrow = arrow.field(name).type
-        except (KeyError, AttributeError, TypeError):
-            return None
-        return arrow
 
-
-def _has_floats(arrow: Any) -> bool:
+def _has(arrow: Any, is_kind: Callable[[Any], bool]) -> bool:
+    """Return True if a type, or a type inside of it, is of a kind."""
     if pa.types.is_nested(arrow):
-        return any(_has_floats(arrow.field(i).type) for i in range(arrow.num_fields))
+        return any(_has(arrow.field(i).type, is_kind) for i in range(arrow.num_fields))
     if pa.types.is_dictionary(arrow):
-        return _has_floats(arrow.value_type)
-    return bool(pa.types.is_floating(arrow))
-
-
-def _has_timestamps(arrow: Any) -> bool:
-    if pa.types.is_nested(arrow):
-        return any(_has_timestamps(arrow.field(i).type) for i in range(arrow.num_fields))
-    return bool(pa.types.is_timestamp(arrow))
+        return _has(arrow.value_type, is_kind)
+    return bool(is_kind(arrow))
 
 
 def _schema_of(source: Source, file: FileSchema) -> Any:

@@ -54,7 +54,7 @@ class Source:
     row_group_rows: npt.NDArray[np.int64] = field(repr=False)
     row_group_file: npt.NDArray[np.int64] = field(repr=False)
     row_group_index: npt.NDArray[np.int64] = field(repr=False)
-    storage: Stores = field(default_factory=lambda: Stores(None, None, IO()))
+    storage: Stores
     table: Table | None = field(default=None, repr=False)
 
     @classmethod
@@ -125,7 +125,7 @@ class Source:
         return replace(cls.of_files(files, storage), table=replace(table, files=()))
 
     @classmethod
-    def of_files(cls, files: Sequence[SourceFile], storage: Stores | None = None) -> Source:
+    def of_files(cls, files: Sequence[SourceFile], storage: Stores) -> Source:
         """Make a source of files whose footers have been read, in their order."""
         per_file = [file.footer.packed_rows for file in files]
         counts = np.array([len(rows) // 8 for rows in per_file], dtype=np.int64)
@@ -135,7 +135,6 @@ class Source:
         index = np.arange(len(rows), dtype=np.int64) - first
         for array in (rows, file_index, index):
             array.setflags(write=False)
-        storage = storage or Stores(None, None, IO())
         return cls(tuple(files), rows, file_index, index, storage)
 
     @property

@@ -269,14 +269,10 @@ def _bounds(statistics: Sequence[_Column], row: int, records: int | None) -> Ite
     for path, arrow, leasts, mosts, counts in statistics:
         least, most = (_bound(values, row, arrow) for values in (leasts, mosts))
         count = None if counts is None else counts[row].as_py()
-        nulls = None
-        if count is not None and records is not None:
-            nulls = False if count == 0 else True if count == records else None
         if most is not None and pa.types.is_timestamp(arrow):
             # Not as a datetime, which ends with the year 9999.
             most = pa.array([most.value + _CUT_US]).view(arrow)[0]
-        if (least is not None and most is not None) or nulls is not None:
-            yield Bounds(path, least, most, nulls)
+        yield from Bounds.of(path, least, most, count, records)
 
 
 def _bound(values: Any, row: int, arrow: Any) -> Any:

@@ -181,12 +181,7 @@ class IcebergFiles:
             if number in self._bounded:
                 kind, arrow = self._bounded[number]
                 least, most = (_bound(each.get(number), kind, arrow) for each in (lower, upper))
-            count = counts.get(number)
-            nulls = None
-            if count is not None:
-                nulls = False if count == 0 else True if count == file.record_count else None
-            if (least is not None and most is not None) or nulls is not None:
-                yield Bounds(path, least, most, nulls)
+            yield from Bounds.of(path, least, most, counts.get(number), file.record_count)
 
 
 def _bound(data: bytes | None, kind: Any, arrow: Any) -> Any:

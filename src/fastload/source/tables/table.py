@@ -13,7 +13,7 @@ from fastload.errors import SchemaError, UnsupportedTypeError
 from fastload.runtime.native import core
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -29,6 +29,7 @@ __all__ = [
     "arrow_schema",
     "field_key",
     "plain_path",
+    "type_at",
 ]
 
 Path = tuple[str, ...]
@@ -55,6 +56,20 @@ class Bounds:
     least: Any = None
     most: Any = None
     nulls: bool | None = None
+
+    @classmethod
+    def of(
+        cls, path: Path, least: Any, most: Any, null_count: int | None, rows: int | None
+    ) -> Iterator[Bounds]:
+        """Yield the facts about a column with `null_count` nulls in `rows` rows, if any are known.
+
+        None = unknown, for each argument.
+        """
+        nulls = None
+        if null_count is not None and rows is not None:
+            nulls = False if null_count == 0 else True if null_count == rows else None
+        if (least is not None and most is not None) or nulls is not None:
+            yield cls(path, least, most, nulls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,13 +158,8 @@ class TableColumns:
 
     def type_of(self, path: Path) -> Any:
         """Return the Arrow type of a column outside of lists; None for others and for structs."""
-        try:
-            arrow = self.arrow.field(path[0]).type
-            for name in path[1:]:
-                arrow = arrow.field(name).type
-        except (KeyError, AttributeError, TypeError):
-            return None
-        return None if pa.types.is_nested(arrow) else arrow
+        arrow = type_at(self.arrow, path)
+        return None if arrow is None or pa.types.is_nested(arrow) else arrow
 
     def find(self, footer: core.Footer, path: str) -> list[Path | None]:
         """Return the path in the table of each leaf of a file; None for a leaf of no column.
@@ -200,6 +210,17 @@ def arrow_schema(footer: core.Footer) -> Any:
     import pyarrow.parquet as pq
 
     return pq.read_schema(pa.BufferReader(b"PAR1" + footer.schema.tail))
+
+
+def type_at(schema: Any, path: Sequence[str]) -> Any:
+    """Return the type of a column of an Arrow schema, or of a struct's field; None without one."""
+    try:
+        arrow = schema.field(path[0]).type
+        for name in path[1:]:
+            arrow = arrow.field(name).type
+    except (KeyError, AttributeError, TypeError):
+        return None
+    return arrow
 
 
 def field_key(field: Any) -> str | int:
