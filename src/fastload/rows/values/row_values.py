@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     Values = NDArray[Any]
 
-__all__ = ["ValueCache", "keys_of_column", "read_files", "values_that_stay"]
+__all__ = ["ValueCache", "keys_of_column", "place_of", "read_files", "values_that_stay"]
 
 _HEAD = struct.Struct("<8sIqI")
 _BATCH_ROWS = 1 << 16
@@ -81,6 +81,23 @@ def values_that_stay(
         masks = [rows.of_group(group, size) for group, size in sizes]
         found.append(own[np.concatenate([np.zeros(0, np.bool_), *masks])])
     return found
+
+
+def place_of(row: int, source: Source, rows: EpochRows) -> str:
+    """Return where one of the rows that stay lies, for messages.
+
+    Args:
+        row: the number of the row among the rows that stay.
+        source: the files.
+        rows: the rows that stay.
+    """
+    groups = rows.row_groups
+    ends = np.cumsum(groups.rows)
+    group = int(np.searchsorted(ends, row, side="right"))
+    own = row - int(ends[group] - groups.rows[group])
+    kind = "selected row" if rows.files else "row"
+    path = source.files[int(groups.file[group])].path
+    return f"{path}, row group {int(groups.index[group])}, {kind} {own}"
 
 
 def read_files(
@@ -142,7 +159,7 @@ def read_files(
                 batch = next(batches)
                 parts.append(batch)
                 have += len(batch)
-            together = np.concatenate([*parts]) if parts else np.zeros(0)
+            together = np.concatenate(parts) if parts else np.zeros(0)
             left = together[count:]
             yield together[:count]
 

@@ -13,6 +13,7 @@ from fastload.plan.units.canonical import CanonicalUnits, slice_options
 from fastload.plan.units.packed import PackedUnits
 from fastload.plan.units.packing import Packer, Packing
 from fastload.rows.values.lengths import find_lengths
+from fastload.rows.values.row_values import place_of
 from fastload.runtime.background import Background
 from fastload.runtime.digest import digest
 from fastload.runtime.native import core
@@ -110,7 +111,7 @@ def lengths_of(
     lengths = find_lengths(source, column, rows, io, memory_budget)
     if spec.long == "raise":
         most = spec.tokens if isinstance(spec, TokenBudget) else spec.length
-        _refuse_long(lengths, most, source, spec)
+        _refuse_long(lengths, most, source, rows, spec)
     return lengths
 
 
@@ -198,22 +199,18 @@ def _counted(spec: Pack | TokenBudget, projection: Projection) -> ColumnPlan:
     return projection.columns[plan.columns[0]]
 
 
-def _refuse_long(lengths: Lengths, most: int, source: Source, spec: Pack | TokenBudget) -> None:
+def _refuse_long(
+    lengths: Lengths, most: int, source: Source, rows: EpochRows, spec: Pack | TokenBudget
+) -> None:
     long = np.flatnonzero(lengths.values > most)
     if not len(long):
         return
     row = int(long[0])
-    groups = lengths.row_groups
-    ends = np.cumsum(groups.rows)
-    group = int(np.searchsorted(ends, row, side="right"))
-    selected = row - int(ends[group] - groups.rows[group])
-    row_of = "row" if groups.stored is None else "selected row"
     remedy = 'TokenBudget(long="alone") makes each of these a batch of its own'
     if isinstance(spec, Pack):
         remedy = 'long="split", "truncate" or "drop" of Pack takes them'
     raise ValueError(
         f"Expected lists of at most {most} tokens, got {len(long)} longer ones, the first of "
-        f"{int(lengths.values[row])} tokens ({remedy}) - at "
-        f"{source.files[int(groups.file[group])].path}, row group {int(groups.index[group])}, "
-        f"{row_of} {selected}, column `{_output(spec)}`"
+        f"{int(lengths.values[row])} tokens ({remedy}) - at {place_of(row, source, rows)}, column "
+        f"`{_output(spec)}`"
     )

@@ -12,6 +12,7 @@ from fastload.plan.units.weighted import LEAST_SUM, MOST_COPIES, RowWeights, Wei
 from fastload.rows.values.row_values import (
     ValueCache,
     keys_of_column,
+    place_of,
     read_files,
     values_that_stay,
 )
@@ -82,7 +83,7 @@ def find_weights(
         null = " (null counts as nan)" if column else ""
         raise ValueError(
             f"Expected weights that are finite and at least 0, got {values[row]}{null} - at "
-            f"{_place(row, source, rows)}{column}"
+            f"{place_of(row, source, rows)} of the row group{column}"
         )
     name = digest(values.dtype.str, values.data)
     try:
@@ -97,7 +98,7 @@ def find_weights(
         times = math.floor(float(values[row]) * found.scale)
         raise ValueError(
             f"Expected weights by which a row comes fewer than {MOST_COPIES} times in an epoch, "
-            f"got {times} times - at {_place(row, source, rows)}{column}"
+            f"got {times} times - at {place_of(row, source, rows)} of the row group{column}"
         )
     return found
 
@@ -152,16 +153,3 @@ def _of_column(
     )
     nothing = np.zeros(0, "<f4" if narrow else "<f8")
     return np.concatenate([nothing, *values_that_stay(found, source, rows.files)])
-
-
-def _place(row: int, source: Source, rows: EpochRows) -> str:
-    """Return where one of the rows that stay lies."""
-    groups = rows.row_groups
-    ends = np.cumsum(groups.rows)
-    group = int(np.searchsorted(ends, row, side="right"))
-    own = row - int(ends[group] - groups.rows[group])
-    kind = "selected row" if rows.files else "row"
-    return (
-        f"{source.files[int(groups.file[group])].path}, row group {int(groups.index[group])}, "
-        f"{kind} {own} of the row group"
-    )
