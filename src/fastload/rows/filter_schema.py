@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from fastload.errors import ColumnNotFoundError, FastloadError, SchemaError
 from fastload.rows.predicate import Predicate, as_uint64, expression_of, is_integer, serialized
@@ -19,7 +18,7 @@ from fastload.runtime.native import core
 from fastload.schema.file_schema import group_files
 from fastload.schema.leaves import describe_not_found
 from fastload.source.hive import find_keys
-from fastload.source.tables.table import type_at
+from fastload.source.tables.table import arrow_schema, type_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -58,7 +57,7 @@ class FilterSchema:
             return cls(columns.arrow, columns.location, {})
         grouped = group_files(source.files)[0]
         paths = [schema.path for schema in grouped]
-        schemas = [_schema_of(source, schema) for schema in grouped]
+        schemas = [_schema_of(schema) for schema in grouped]
         fields = {name: _unify(schemas, name) for schema in schemas for name in schema.names}
         for name, key in find_keys(source.files).items():
             known = fields.get(name)
@@ -248,15 +247,11 @@ def _has(arrow: Any, is_kind: Callable[[Any], bool]) -> bool:
     return bool(is_kind(arrow))
 
 
-def _schema_of(source: Source, file: FileSchema) -> Any:
+def _schema_of(file: FileSchema) -> Any:
     """Return the Arrow schema of a file's columns."""
-    if all(len(leaf.path) == 1 for leaf in file.leaves):
-        return file.types  # without nesting, each leaf is a column
-    found = next(each for each in source.files if each.path == file.path)
-    if found.stored is None:
-        with open(file.path, "rb") as opened:  # pyarrow takes no path that is not UTF-8
-            return pq.read_schema(opened)
-    return pq.read_schema(source.storage.open(found))
+    # Without nesting, each leaf is a column.
+    flat = all(len(leaf.path) == 1 for leaf in file.leaves)
+    return file.types if flat else arrow_schema(file.footer)
 
 
 def _unify(schemas: Sequence[Any], name: str) -> Any:

@@ -16,7 +16,9 @@ import torch
 from fastload import Column, FastParquetDataset, NullValueError, SchemaError, SourceChangedError
 from fastload.errors import ColumnNotFoundError, CorruptFileError, StorageError
 from fastload.rows.arrow_scan import naming
+from fastload.rows.filter_schema import FilterSchema
 from fastload.rows.selection import select_rows
+from fastload.source.source import Source
 
 ROWS = 5000
 
@@ -509,3 +511,20 @@ def test_timestamps_with_and_without_a_time_zone_are_not_compared(tmp_path, unit
     assert kept(fits) == [1]
     with pytest.raises(SchemaError, match="types, got"):
         FastParquetDataset(tmp_path, columns=["number"], filters=[(name, ">", other)])
+
+
+def test_types_of_nested_columns_are_those_of_pyarrow_and_take_no_second_read(tmp_path):
+    path = tmp_path / "a.parquet"
+    table = pa.table(
+        {
+            "user": [{"age": 1, "tags": ["x"]}],
+            "word": pa.array(["a"], pa.large_string()).dictionary_encode(),
+            "when": pa.array([0], pa.timestamp("us", "Europe/Paris")),
+            "pair": pa.array([[1, 2]], pa.list_(pa.int32(), 2)),
+            "count": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.uint8())),
+        }
+    )
+    pq.write_table(table, path)
+    source, expected = Source.open(path), pq.read_schema(path)
+    path.unlink()
+    assert FilterSchema.of(source).arrow.equals(expected.remove_metadata())
