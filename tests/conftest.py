@@ -97,3 +97,20 @@ def cache_home(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FASTLOAD_CACHE_DIR", str(directory))
         yield directory
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory):
+    """The files of the stored dataset, as most tests of stores read it."""
+    from support.stored_dataset import write_files
+
+    return write_files(tmp_path_factory.mktemp("stored"))
+
+
+@pytest.fixture(scope="module")
+def shared_server(paths):
+    """A server of Google Cloud Storage that holds the files at gs://bucket/train/."""
+    from support.stored_dataset import served
+
+    with served(paths) as server:
+        yield server

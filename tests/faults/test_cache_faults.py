@@ -19,26 +19,15 @@ from fastload import IO, Cache, FastParquetDataset
 from fastload.runtime._core import RangeCache, check_range
 from fastload.runtime.disk.cache import RAW
 from fastload.runtime.disk.entries import entries_of, make_room, remove_all, used_bytes
-from support.stored_dataset import FILES, assert_same, served, write_files
+from support.stored_dataset import FILES, assert_same
 
 COLUMNS = ["c3", "c14", "s"]
-
-
-@pytest.fixture(scope="module")
-def paths(tmp_path_factory):
-    return write_files(tmp_path_factory.mktemp("stored"))
 
 
 @pytest.fixture(scope="module")
 def expected(paths):
     with FastParquetDataset([str(path) for path in paths], columns=COLUMNS) as dataset:
         return list(dataset)
-
-
-@pytest.fixture(scope="module")
-def shared_server(paths):
-    with served(paths) as server:
-        yield server
 
 
 @pytest.fixture

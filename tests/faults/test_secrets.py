@@ -12,17 +12,12 @@ import pytest
 
 from fastload import IO, Cache, FastParquetDataset
 from fastload.errors import FastloadError
-from support.stored_dataset import served, write_files
+from support.stored_dataset import served
 from support.stores import Fault
 
 SECRET = "pl4nted-s3cret"
 # Each as a server, a proxy or a user may bring it along.
 TOKEN = {"type": "service_account", "private_key": SECRET, "client_email": f"{SECRET}@x"}
-
-
-@pytest.fixture(scope="module")
-def paths(tmp_path_factory):
-    return write_files(tmp_path_factory.mktemp("secrets"))
 
 
 def everything_said(caplog, told, raised):

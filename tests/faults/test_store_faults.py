@@ -10,18 +10,13 @@ import pytest
 from fastload import IO, FastParquetDataset, SourceChangedError, SourceNotFoundError, StorageError
 from fastload.source.stores.client import backoff_s
 from fastload.source.stores.errors import describe, meaning
-from support.stored_dataset import assert_same, write_files
+from support.stored_dataset import assert_same
 from support.stores import Fault, GcsServer, Response
 
 COLUMNS = ["c3", "c14"]
 TRANSPORTS = ["fsspec", "native"]
 SECRET = "s3cr3t-t0k3n"
 TIMEOUT_S = 1.0
-
-
-@pytest.fixture(scope="module")
-def paths(tmp_path_factory):
-    return write_files(tmp_path_factory.mktemp("stored"))
 
 
 @pytest.fixture

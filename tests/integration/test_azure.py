@@ -6,16 +6,11 @@ import sys
 import pytest
 
 from fastload import IO, FastParquetDataset, SourceChangedError, StorageError
-from support.stored_dataset import assert_same, write_files
+from support.stored_dataset import assert_same
 from support.stores import AzureServer
 
 COLUMNS = ["c3", "s"]
 KEY = "c2VjcmV0"
-
-
-@pytest.fixture(scope="module")
-def paths(tmp_path_factory):
-    return write_files(tmp_path_factory.mktemp("stored"))
 
 
 @pytest.fixture

@@ -11,18 +11,13 @@ import pytest
 from torch.utils.data import DataLoader
 
 from fastload import IO, FastParquetDataset, SourceChangedError
-from support.stored_dataset import assert_same, write_files
+from support.stored_dataset import assert_same
 
 BUCKET = os.environ.get("FASTLOAD_TEST_BUCKET", "")
 OPTIONS = json.loads(os.environ.get("FASTLOAD_TEST_STORAGE_OPTIONS", "{}"))
 COLUMNS = ["c3", "c14", "s"]
 
 pytestmark = pytest.mark.skipif(not BUCKET, reason="FASTLOAD_TEST_BUCKET names no bucket")
-
-
-@pytest.fixture(scope="module")
-def paths(tmp_path_factory):
-    return write_files(tmp_path_factory.mktemp("stored"))
 
 
 @pytest.fixture(scope="module")

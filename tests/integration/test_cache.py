@@ -12,22 +12,11 @@ import pytest
 from torch.utils.data import DataLoader
 
 from fastload import IO, Cache, CacheError, FastParquetDataset
-from support.stored_dataset import assert_same, projected_bytes, served, write_files
+from support.stored_dataset import assert_same, projected_bytes
 from support.stores import GcsServer
 
 COLUMNS = ["c3", "c14", "s"]
 TRANSPORTS = ["fsspec", "native"]
-
-
-@pytest.fixture(scope="module")
-def paths(tmp_path_factory):
-    return write_files(tmp_path_factory.mktemp("stored"))
-
-
-@pytest.fixture(scope="module")
-def shared_server(paths):
-    with served(paths) as server:
-        yield server
 
 
 @pytest.fixture

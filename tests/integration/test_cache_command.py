@@ -21,21 +21,10 @@ from fastload.runtime.disk.cache import RAW
 from fastload.runtime.disk.entries import entries_of
 from fastload.tools.cli.cache import main
 from fastload.tools.cli.warm_jobs import Description, warm_jobs
-from support.stored_dataset import FILES, GROUP_ROWS, ROWS, served, write_files
+from support.stored_dataset import FILES, GROUP_ROWS, ROWS
 
 URL = "gs://bucket/train/*.parquet"
 ALL_ROWS = sum(ROWS + number for number in range(FILES))
-
-
-@pytest.fixture(scope="module")
-def paths(tmp_path_factory):
-    return write_files(tmp_path_factory.mktemp("stored"))
-
-
-@pytest.fixture(scope="module")
-def shared_server(paths):
-    with served(paths) as server:
-        yield server
 
 
 @pytest.fixture

@@ -17,16 +17,11 @@ import pytest
 from torch.utils.data import DataLoader
 
 from fastload import IO, FastParquetDataset, SourceChangedError, SourceNotFoundError, StorageError
-from support.stored_dataset import assert_same, write_files
+from support.stored_dataset import assert_same
 
 COLUMNS = ["c3", "c14", "s"]
 TRANSPORTS = ["fsspec", "native"]
 KEYS = {"key": "someone", "secret": "something"}
-
-
-@pytest.fixture(scope="module")
-def paths(tmp_path_factory):
-    return write_files(tmp_path_factory.mktemp("stored"))
 
 
 @pytest.fixture(autouse=True)

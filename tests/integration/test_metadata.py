@@ -13,22 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastload import IO, Cache, FastParquetDataset
-from support.stored_dataset import FILES, assert_same, served, write_files
+from support.stored_dataset import FILES, assert_same
 from support.stores import assert_few_connections, most_in_flight, rounds
 
 COLUMNS = ["c3", "c14", "s"]
 LATENCY_S = 0.15
-
-
-@pytest.fixture(scope="module")
-def paths(tmp_path_factory):
-    return write_files(tmp_path_factory.mktemp("metadata"))
-
-
-@pytest.fixture(scope="module")
-def shared_server(paths):
-    with served(paths) as server:
-        yield server
 
 
 @pytest.fixture

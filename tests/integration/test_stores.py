@@ -19,16 +19,11 @@ from torch.utils.data import DataLoader
 
 from fastload import IO, FastParquetDataset, StorageError
 from support.stepped_dataset import TIMEOUT_S
-from support.stored_dataset import FILES, assert_same, projected_bytes, served, write_files
+from support.stored_dataset import FILES, assert_same, projected_bytes, served
 from support.stores import GcsServer, assert_few_connections
 
 COLUMNS = ["c3", "c14", "s"]
 TRANSPORTS = ["fsspec", "native"]
-
-
-@pytest.fixture(scope="module")
-def paths(tmp_path_factory):
-    return write_files(tmp_path_factory.mktemp("stored"))
 
 
 @pytest.fixture(scope="module")
