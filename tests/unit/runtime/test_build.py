@@ -13,10 +13,9 @@ import fastload
 ROOT = Path(__file__).parents[3]
 
 
-def setup(*arguments: str, prelude: str = "", **environment: str) -> subprocess.CompletedProcess:
-    code = f"import runpy, sys\n{prelude}\nsys.argv = {['setup.py', *arguments]}\n"
+def run(code: str, **environment: str) -> subprocess.CompletedProcess:
     return subprocess.run(
-        [sys.executable, "-c", code + "runpy.run_path('setup.py', run_name='__main__')"],
+        [sys.executable, "-c", code],
         cwd=ROOT,
         env={**os.environ, **environment},
         capture_output=True,
@@ -24,6 +23,11 @@ def setup(*arguments: str, prelude: str = "", **environment: str) -> subprocess.
         timeout=120,
         check=False,
     )
+
+
+def setup(*arguments: str, prelude: str = "", **environment: str) -> subprocess.CompletedProcess:
+    code = f"import runpy, sys\n{prelude}\nsys.argv = {['setup.py', *arguments]}\n"
+    return run(code + "runpy.run_path('setup.py', run_name='__main__')", **environment)
 
 
 @pytest.mark.parametrize("platform", ["win32", "cygwin"])
@@ -45,14 +49,7 @@ def test_libraries_are_linked_by_the_names_of_the_system(platform, library):
         "built = runpy.run_path('setup.py')\n"
         "print(built['Pyarrow']('26.0.1', '', '/there').library('arrow'))"
     )
-    result = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    result = run(code)
     assert result.stdout == f"/there/{library}\n", result.stderr
 
 
