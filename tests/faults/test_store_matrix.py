@@ -64,7 +64,7 @@ def test_another_host_is_told_no_credential(kind, monkeypatch):
         options = {"endpoint_url": server.url}
         if kind == "gs by gcsfs":
             options["token"] = Credentials(token=SECRET)
-            store = await open_protocol("gs", options, IO(), lambda: None)
+            store = await open_protocol("gs", options, IO(), None)
         elif kind == "gs by obstore":
             store = NativeStore("gs", options, IO())
         else:

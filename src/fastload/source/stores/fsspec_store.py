@@ -27,7 +27,7 @@ from fastload.source.stores.obstore_options import GCS, S3
 from fastload.source.stores.store import HTTP, Store, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from concurrent.futures import Executor
     from contextlib import AbstractContextManager
 
@@ -49,7 +49,7 @@ class MissingPackageError(StorageError):
 
 
 async def open_protocol(
-    protocol: str, options: Mapping[str, Any], io: IO, threads: Callable[[], Executor]
+    protocol: str, options: Mapping[str, Any], io: IO, threads: Executor
 ) -> Store:
     """Open a store for the URLs of a protocol.
 
@@ -57,7 +57,7 @@ async def open_protocol(
         protocol: scheme of the URLs, or the kind of a URL with a host or of a chain.
         options: options of fsspec's filesystem.
         io: how files are read.
-        threads: returns the threads for a filesystem without asynchronous calls.
+        threads: threads for a filesystem without asynchronous calls.
 
     Raises:
         MissingPackageError: fsspec has no filesystem for the protocol. The error names the
@@ -66,7 +66,7 @@ async def open_protocol(
     import fsspec
 
     if "://" in protocol:
-        return await _open_url(protocol, options, threads())
+        return await _open_url(protocol, options, threads)
     options = dict(options)
     if protocol in GCS:
         options = _gcs_options(options, io)
@@ -106,7 +106,7 @@ async def _open_url(kind: str, options: Mapping[str, Any], threads: Executor) ->
     return _ThreadStore(filesystem, threads, lock)
 
 
-async def open_filesystem(filesystem: Any, io: IO, threads: Callable[[], Executor]) -> Store:
+async def open_filesystem(filesystem: Any, io: IO, threads: Executor) -> Store:
     """Open a store that reads as an fsspec filesystem object does."""
     # What wraps another filesystem can't be made again with another event loop than the other has.
     wraps = hasattr(filesystem, "fs")
@@ -115,16 +115,15 @@ async def open_filesystem(filesystem: Any, io: IO, threads: Callable[[], Executo
         # from before a fork.
         options = filesystem.storage_options
         return await _open(type(filesystem), filesystem.storage_args, options, threads, io)
-    executor = threads()
-    mine = await asyncio.get_running_loop().run_in_executor(executor, of_process, filesystem)
-    return _ThreadStore(mine[0], executor, mine[1])
+    mine = await asyncio.get_running_loop().run_in_executor(threads, of_process, filesystem)
+    return _ThreadStore(mine[0], threads, mine[1])
 
 
 async def _open(
     cls: Any,
     args: Sequence[Any],
     options: Mapping[str, Any],
-    threads: Callable[[], Executor],
+    threads: Executor,
     io: IO,
 ) -> Store:
     own: dict[str, Any] = {"skip_instance_cache": True, "use_listings_cache": False}
@@ -142,7 +141,7 @@ async def _open(
         if _is_of(cls, "fsspec.implementations.http"):
             return _HttpStore(made)
         return _AsyncStore(made)
-    return _ThreadStore(cls(*args, **{**options, **own}), threads(), contextlib.nullcontext())
+    return _ThreadStore(cls(*args, **{**options, **own}), threads, contextlib.nullcontext())
 
 
 def _gcs_options(options: dict[str, Any], io: IO) -> dict[str, Any]:

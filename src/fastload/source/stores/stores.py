@@ -44,6 +44,7 @@ from fastload.source.stores.store_paths import find_remote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+    from concurrent.futures import Executor
 
     from typing_extensions import Buffer
 
@@ -285,7 +286,8 @@ class Stores:
             worker = get_worker_info()
             shared = self._io.concurrency // (1 if worker is None else worker.num_workers)
             io = replace(self._io, concurrency=max(1, shared))
-            threads = _Threads(io)
+            # For filesystems with blocking calls; a thread starts with the first call.
+            threads = ThreadPoolExecutor(io.concurrency, "fastload-store")
             opens = partial(_open, self._filesystem, self._options, io, native, threads, self._hub)
             client = StoreClient(opens, io, self._raw and self._raw.of_process())
             weakref.finalize(self, client.close)
@@ -332,19 +334,6 @@ class _RangeFile(RawIOBase):
         return read
 
 
-class _Threads:
-    """Threads for filesystems with blocking calls, started when first needed."""
-
-    def __init__(self, io: IO) -> None:
-        self._io = io
-        self._pool: ThreadPoolExecutor | None = None
-
-    def __call__(self) -> ThreadPoolExecutor:
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(self._io.concurrency, "fastload-store")
-        return self._pool
-
-
 def _path_in(filesystem: Any, path: str) -> str:
     """Return a path of a filesystem as the filesystem lists it."""
     if _is_arrow(filesystem):
@@ -358,7 +347,7 @@ async def _open(
     options: Mapping[str, Any],
     io: IO,
     native: bool,
-    threads: _Threads,
+    threads: Executor,
     memory: HubMemory,
     kind: str,
 ) -> Store:
@@ -366,12 +355,12 @@ async def _open(
         if _is_arrow(filesystem):
             from fastload.source.stores.pyarrow_store import ArrowStore
 
-            return ArrowStore(filesystem, threads())
+            return ArrowStore(filesystem, threads)
         from fastload.source.stores.fsspec_store import open_filesystem
 
         return await open_filesystem(filesystem, io, threads)
     if kind == HUB:
-        return HubStore(options, io, threads(), memory, native=native)
+        return HubStore(options, io, threads, memory, native=native)
     by_fsspec = partial(_open_by_fsspec, options, io, threads, kind)
     if native and is_native(kind):
         try:
@@ -385,7 +374,7 @@ async def _open(
 
 
 async def _open_by_fsspec(
-    options: Mapping[str, Any], io: IO, threads: _Threads, kind: str
+    options: Mapping[str, Any], io: IO, threads: Executor, kind: str
 ) -> Store:
     from fastload.source.stores.fsspec_store import MissingPackageError, open_protocol
 
