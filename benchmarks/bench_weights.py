@@ -65,7 +65,7 @@ def check(dataset: FastParquetDataset, weights: NDArray[np.float64]) -> None:
     """Check that each row of epoch 0 comes as often as the plan's definition says."""
     found = RowWeights(weights, "")
     edges = np.array([0, len(weights)])
-    want, _ = draw_copies(found.values, edges, found.scale, stream_key(0, 0, 4), wide=True)
+    want, _ = draw_copies(found.values, edges, found.scale, stream_key(0, 0, 4))
     got = np.concatenate([batch["id"].numpy() for batch in dataset])
     if (np.bincount(got, minlength=len(weights)) != want).any():
         raise SystemExit("Expected the copies that the plan defines, got others")

@@ -177,11 +177,11 @@ py::array_t<uint32_t> PermutationArray(uint32_t rows, uint64_t key) {
 }
 
 // Returns the copies of each row, and the rows of each row group.
-template <typename Weight, typename Count>
+template <typename Weight>
 py::tuple DrawnCopies(const Array<Weight>& weights, const Array<int64_t>& edges,
                       double scale, uint64_t key) {
   const auto size = static_cast<size_t>(weights.size());
-  const auto counts = std::make_shared_for_overwrite<Count[]>(size);
+  const auto counts = std::make_shared_for_overwrite<uint16_t[]>(size);
   py::array_t<int64_t> rows(edges.size() - 1);
   const std::span in(weights.data(), size);
   const std::span cells(edges.data(), static_cast<size_t>(edges.size()));
@@ -190,25 +190,21 @@ py::tuple DrawnCopies(const Array<Weight>& weights, const Array<int64_t>& edges,
     py::gil_scoped_release release;
     DrawCopies(in, cells, scale, key, counts.get(), sums);
   }
-  return py::make_tuple(SharedArray<Count>(counts, counts.get(), {weights.size()}),
+  return py::make_tuple(SharedArray<uint16_t>(counts, counts.get(), {weights.size()}),
                         std::move(rows));
 }
 
 py::tuple DrawCopiesArrays(const py::array& weights, const Array<int64_t>& edges,
-                           double scale, uint64_t key, bool wide) {
+                           double scale, uint64_t key) {
   if (edges.ndim() != 1 || edges.size() < 1 || edges.data()[0] != 0 ||
       edges.data()[edges.size() - 1] != weights.size() ||
       !std::is_sorted(edges.data(), edges.data() + edges.size())) {
     throw py::value_error("Expected ascending `edges` of all weights");
   }
   if (weights.dtype().is(py::dtype::of<float>())) {
-    const Array<float> narrow(weights);
-    return wide ? DrawnCopies<float, uint16_t>(narrow, edges, scale, key)
-                : DrawnCopies<float, uint8_t>(narrow, edges, scale, key);
+    return DrawnCopies(Array<float>(weights), edges, scale, key);
   }
-  const Array<double> doubles(weights);
-  return wide ? DrawnCopies<double, uint16_t>(doubles, edges, scale, key)
-              : DrawnCopies<double, uint8_t>(doubles, edges, scale, key);
+  return DrawnCopies(Array<double>(weights), edges, scale, key);
 }
 
 template <typename T>
@@ -335,11 +331,10 @@ void RegisterReadPlan(py::module_& m) {
   m.def("permutation", &PermutationArray, py::arg("rows"), py::arg("key"),
         "Returns the permutation of 0 .. rows-1 that `key` names, uint32, equal to\n"
         "fastload.plan.permutation.permutation.");
-  m.def(
-      "draw_copies", &DrawCopiesArrays, py::arg("weights"), py::arg("edges"),
-      py::arg("scale"), py::arg("key"), py::kw_only(), py::arg("wide"),
-      "Returns the copies of each row, uint8 or (wide) uint16, and the sum of each row\n"
-      "group, int64, equal to fastload.plan.units.weighted.draw_copies.");
+  m.def("draw_copies", &DrawCopiesArrays, py::arg("weights"), py::arg("edges"),
+        py::arg("scale"), py::arg("key"),
+        "Returns the copies of each row, uint16, and the sum of each row group, int64,\n"
+        "equal to fastload.plan.units.weighted.draw_copies.");
   m.def("pack_windows", &PackWindowsArrays, py::arg("kept"), py::arg("lengths"),
         py::arg("edges"), py::arg("first"), py::arg("stop"), py::arg("length"),
         py::arg("keys"), py::arg("unit_keys"),

@@ -74,7 +74,7 @@ def planned(name: str, epoch: int, seed: int | None = None) -> Counter[int]:
     found = RowWeights(WEIGHTS[name], "")
     key = stream_key(SEEDS[name] if seed is None else seed, epoch, 4)
     edges = np.array([0, ROWS[name]])
-    copies, _ = draw_copies(found.values, edges, found.scale, key, wide=True)
+    copies, _ = draw_copies(found.values, edges, found.scale, key)
     mean = found.values * found.scale
     assert ((copies == np.floor(mean)) | (copies == np.ceil(mean))).all()
     return Counter({i: n for i, n in enumerate(copies.tolist()) if n})

@@ -64,22 +64,21 @@ def planned(weights: Any, epoch: int, seed: int = 0) -> Counter[int]:
     found = RowWeights(np.asarray(weights, np.float64), "")
     edges = np.array([0, len(weights)])
     key = stream_key(seed, epoch, 4)
-    copies, _ = draw_copies(found.values, edges, found.scale, key, wide=True)
+    copies, _ = draw_copies(found.values, edges, found.scale, key)
     return Counter({i: n for i, n in enumerate(copies.tolist()) if n})
 
 
 def test_the_core_draws_the_copies_that_the_plan_defines() -> None:
     rng = np.random.default_rng(3)
     for dtype in (np.float32, np.float64):
-        for wide in (False, True):
-            weights = rng.exponential(size=5000).astype(dtype)
-            edges = np.array([0, 7, 7, 3000, 5000])
-            got = core.draw_copies(weights, edges, 1.7, 12345, wide=wide)
-            want = draw_copies(weights, edges, 1.7, 12345, wide=wide)
-            assert got[0].dtype == want[0].dtype
-            assert (got[0] == want[0]).all()
-            assert (got[1] == want[1]).all()
-            assert not got[0].flags.writeable  # plans share the memory
+        weights = rng.exponential(size=5000).astype(dtype)
+        edges = np.array([0, 7, 7, 3000, 5000])
+        got = core.draw_copies(weights, edges, 1.7, 12345)
+        want = draw_copies(weights, edges, 1.7, 12345)
+        assert got[0].dtype == want[0].dtype == np.uint16
+        assert (got[0] == want[0]).all()
+        assert (got[1] == want[1]).all()
+        assert not got[0].flags.writeable  # plans share the memory
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
@@ -99,7 +98,7 @@ def test_over_epochs_rows_come_as_often_as_their_weights_say() -> None:
     epochs = 400
     edges = np.array([0, ROWS])
     drawn = [
-        core.draw_copies(WEIGHTS, edges, found.scale, stream_key(5, epoch, 4), wide=False)[0]
+        core.draw_copies(WEIGHTS, edges, found.scale, stream_key(5, epoch, 4))[0]
         for epoch in range(epochs)
     ]
     extra = np.sum(drawn, axis=0) - epochs * np.floor(mean)

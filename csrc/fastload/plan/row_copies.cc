@@ -27,31 +27,28 @@ constexpr int64_t kDrawnRows = 512;
       expected[i] = static_cast<double>(weights[i]) * scale;                \
     }                                                                       \
   }
-// Draws copies, from draw `first` of a stream on, and returns their sum.
-#define FASTLOAD_COUNT(Name, Count)                                             \
-  FASTLOAD_CLONES int32_t Name(const double* expected, int64_t n, uint64_t key, \
-                               uint64_t first, Count* counts) {                 \
-    int32_t sum = 0;                                                            \
-    for (int64_t i = 0; i < n; ++i) {                                           \
-      /* The numbers are not negative, so that the conversion rounds down. */   \
-      const auto whole = static_cast<int32_t>(expected[i]);                     \
-      const auto drawn = static_cast<int64_t>(                                  \
-          StreamValue(key, first + static_cast<uint64_t>(i)) >> 11);            \
-      const bool more = static_cast<double>(drawn) * 0x1p-53 <                  \
-                        expected[i] - static_cast<double>(whole);               \
-      const int32_t count = whole + static_cast<int32_t>(more);                 \
-      counts[i] = static_cast<Count>(count);                                    \
-      sum += count;                                                             \
-    }                                                                           \
-    return sum;                                                                 \
-  }
 FASTLOAD_EXPECT(ExpectCopies, float)
 FASTLOAD_EXPECT(ExpectCopies, double)
-FASTLOAD_COUNT(CountCopies, uint8_t)
-FASTLOAD_COUNT(CountCopies, uint16_t)
 #undef FASTLOAD_EXPECT
-#undef FASTLOAD_COUNT
 // NOLINTEND(bugprone-macro-parentheses)
+
+// Draws copies, from draw `first` of a stream on, and returns their sum.
+FASTLOAD_CLONES int32_t CountCopies(const double* expected, int64_t n, uint64_t key,
+                                    uint64_t first, uint16_t* counts) {
+  int32_t sum = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    // The numbers are not negative, so that the conversion rounds down.
+    const auto whole = static_cast<int32_t>(expected[i]);
+    const auto drawn =
+        static_cast<int64_t>(StreamValue(key, first + static_cast<uint64_t>(i)) >> 11);
+    const bool more =
+        static_cast<double>(drawn) * 0x1p-53 < expected[i] - static_cast<double>(whole);
+    const int32_t count = whole + static_cast<int32_t>(more);
+    counts[i] = static_cast<uint16_t>(count);
+    sum += count;
+  }
+  return sum;
+}
 
 // Returns true if the numbers count up from `first`.
 FASTLOAD_CLONES bool CountsUp(const uint16_t* numbers, int64_t n, uint16_t first) {
@@ -163,9 +160,9 @@ CopiesWalk::Span CopiesWalk::Next(int64_t most, int64_t most_rows, bool gaps) {
   return span;
 }
 
-template <typename Weight, typename Count>
+template <typename Weight>
 void DrawCopies(std::span<const Weight> weights, std::span<const int64_t> edges,
-                double scale, uint64_t key, Count* counts, int64_t* rows) {
+                double scale, uint64_t key, uint16_t* counts, int64_t* rows) {
   std::array<double, kDrawnRows> expected;
   for (size_t group = 0; group + 1 < edges.size(); ++group) {
     int64_t sum = 0;
@@ -179,11 +176,7 @@ void DrawCopies(std::span<const Weight> weights, std::span<const int64_t> edges,
 }
 
 template void DrawCopies(std::span<const float>, std::span<const int64_t>, double,
-                         uint64_t, uint8_t*, int64_t*);
-template void DrawCopies(std::span<const float>, std::span<const int64_t>, double,
                          uint64_t, uint16_t*, int64_t*);
-template void DrawCopies(std::span<const double>, std::span<const int64_t>, double,
-                         uint64_t, uint8_t*, int64_t*);
 template void DrawCopies(std::span<const double>, std::span<const int64_t>, double,
                          uint64_t, uint16_t*, int64_t*);
 

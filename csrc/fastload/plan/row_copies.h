@@ -128,8 +128,8 @@ class CopiesWalk {
 // floor(e) copies, and one more if number i of the random stream `key`, as a fraction, is
 // less than e - floor(e). `counts` receives the copies, and `rows` the sum for each of
 // the row groups that lie between neighbouring `edges`.
-template <typename Weight, typename Count>
+template <typename Weight>
 void DrawCopies(std::span<const Weight> weights, std::span<const int64_t> edges,
-                double scale, uint64_t key, Count* counts, int64_t* rows);
+                double scale, uint64_t key, uint16_t* counts, int64_t* rows);
 
 }  // namespace fastload

@@ -105,7 +105,7 @@ class ReadPlan:
     segments: NDArray[np.uint32] = field(default_factory=lambda: np.zeros((0, 4), np.uint32))
     lane_of: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
     lane_padding: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
-    copies: NDArray[np.uint8 | np.uint16] = field(default_factory=lambda: np.zeros(0, np.uint16))
+    copies: NDArray[np.uint16] = field(default_factory=lambda: np.zeros(0, np.uint16))
     piece_copies: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @property

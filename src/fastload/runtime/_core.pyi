@@ -192,7 +192,7 @@ class ReadPlan:
         segments: NDArray[np.uint32] = ...,
         lane_of: Sequence[int] = ...,
         lane_padding: Sequence[int] = ...,
-        copies: NDArray[Any] = ...,
+        copies: NDArray[np.uint16] = ...,
         piece_copies: Int64s = ...,
     ) -> None: ...
     @property
@@ -230,8 +230,8 @@ def split_window(
     stop: int,
 ) -> NDArray[np.uint32]: ...
 def draw_copies(
-    weights: NDArray[Any], edges: Int64s, scale: float, key: int, *, wide: bool
-) -> tuple[NDArray[Any], Int64s]: ...
+    weights: NDArray[Any], edges: Int64s, scale: float, key: int
+) -> tuple[NDArray[np.uint16], Int64s]: ...
 
 class BatchSender:
     def __init__(self, *, size: int, description: bytes) -> None: ...

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from fastload.plan.rank_split import Share
     from fastload.plan.read_plan import ReadPlan
 
-    Copies = NDArray[Any]
-    Draw = Callable[..., tuple[Copies, Int64s]]
+    Copies = NDArray[np.uint16]
+    Draw = Callable[[NDArray[np.floating], Int64s, float, int], tuple[Copies, Int64s]]
 
 __all__ = [
     "LEAST_SUM",
@@ -197,7 +197,7 @@ class WeightedUnits(RowUnits):
             while len(self._epochs) >= _KEPT_EPOCHS:
                 self._epochs.pop(next(iter(self._epochs)))
             key = stream_key(at.seed, at.epoch, _COPY_STREAM)
-            copies, rows = self._draw(weights.values, self._edges, weights.scale, key, wide=True)
+            copies, rows = self._draw(weights.values, self._edges, weights.scale, key)
             groups = self.row_groups
             stored = groups.rows if groups.stored is None else groups.stored
             found = copies, RowGroups(rows, groups.file, groups.index, stored)
@@ -209,7 +209,7 @@ class WeightedUnits(RowUnits):
 
 
 def draw_copies(
-    weights: NDArray[np.floating], edges: Int64s, scale: float, key: int, *, wide: bool
+    weights: NDArray[np.floating], edges: Int64s, scale: float, key: int
 ) -> tuple[Copies, Int64s]:
     """Return the copies of each row, and the sum for each row group. The core does the same.
 
@@ -218,13 +218,11 @@ def draw_copies(
         edges: the rows before each row group, and all rows, (row groups + 1,).
         scale: the factor from a weight to the mean number of copies.
         key: key of the random stream.
-        wide: return uint16 instead of uint8.
     """
     expected = weights.astype(np.float64) * scale
     whole = np.floor(expected)
-    dtype = np.uint16 if wide else np.uint8
     drawn = (stream_values(key, len(weights)) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    copies: NDArray[Any] = (whole + (drawn < expected - whole)).astype(dtype)
+    copies: Copies = (whole + (drawn < expected - whole)).astype(np.uint16)
     before = np.append(0, np.cumsum(copies, dtype=np.int64))
     return copies, np.diff(before[edges])
 
