@@ -10,7 +10,7 @@ import torch
 from fastload.schema.fields import Field
 from fastload.schema.projection import OutputPlan
 from fastload.steps.kernel import Kernel
-from fastload.steps.steps import RESERVED, check_inputs
+from fastload.steps.steps import check_inputs, refuse_reserved
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -125,12 +125,7 @@ class _Planner:
         kernel = step.run
         assert isinstance(kernel, Kernel), "Expected a step that the core runs"
         check_inputs(kernel, self._numbers, step.label)
-        for output in kernel.outputs:
-            if output.name in RESERVED:
-                raise ValueError(
-                    f"The name `{output.name}` is reserved for the dataset, but {step.label} "
-                    "returns an output of this name"
-                )
+        refuse_reserved([output.name for output in kernel.outputs], step.label)
         inputs = tuple(self._numbers[name] for name in kernel.inputs)
         arguments = tuple(
             kernel.argument(o.name, o.field, row_major=o.row_major)

@@ -14,7 +14,7 @@ from fastload.steps.kernel_calls import computed
 from fastload.steps.outputs import merge
 from fastload.steps.per_block import PerBlock
 from fastload.steps.per_row import PerRow, RowJob
-from fastload.steps.steps import FILE, RESERVED, ROW, check_inputs
+from fastload.steps.steps import FILE, RESERVED, ROW, check_inputs, refuse_reserved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -76,7 +76,7 @@ def run_steps(
     for number, step in enumerate(steps.preprocess):
         if number >= steps.core_preprocess:
             yield from _preprocess(batch, step, partial(pool, number), location)
-            _refuse_reserved(batch, step.label)
+            refuse_reserved(batch, step.label)
     batch.update({name: origins[name] for name in origins if name not in steps.hidden})
     for number, step in enumerate(steps.augment):
         if number >= steps.core_augment:
@@ -147,15 +147,6 @@ def _worked_on(job: Job, pool: StepPool) -> Iterator[Job]:
     pool.begin(job)
     while not job.done:
         yield job
-
-
-def _refuse_reserved(batch: Batch, label: str) -> None:
-    for name in RESERVED:
-        if name in batch:
-            raise ValueError(
-                f"The name `{name}` is reserved for the dataset, but {label} returns an output of "
-                "this name"
-            )
 
 
 def _location(files: Sequence[SourceFile], origins: Mapping[str, Any], row: int) -> str:

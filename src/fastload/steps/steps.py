@@ -20,7 +20,7 @@ from fastload.steps.per_row import PerRow, name_of
 from fastload.steps.thread_pool import StepPool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Container, Iterable, Sequence
 
 __all__ = [
     "FILE",
@@ -33,6 +33,7 @@ __all__ = [
     "Step",
     "Steps",
     "check_inputs",
+    "refuse_reserved",
 ]
 
 PreprocessStep: TypeAlias = Callable[[Block], Mapping[str, Any]] | PerBlock | PerRow | Kernel
@@ -195,6 +196,21 @@ def check_inputs(step: PerRow | Kernel, outputs: Iterable[str], label: str) -> N
             raise ValueError(
                 f"Expected inputs of {label} among {', '.join(f'`{k}`' for k in known)}, got "
                 f"`{name}`"
+            )
+
+
+def refuse_reserved(outputs: Container[str], label: str) -> None:
+    """Raise ValueError if a step returns an output with a name that the dataset keeps for itself.
+
+    Args:
+        outputs: the names of the outputs.
+        label: the name of the step, for messages.
+    """
+    for name in RESERVED:
+        if name in outputs:
+            raise ValueError(
+                f"The name `{name}` is reserved for the dataset, but {label} returns an output of "
+                "this name"
             )
 
 
