@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from typing_extensions import override
+
 from fastload.steps.row_values import RefusedRowError, RowValues, rows_of
+from fastload.steps.thread_pool import Job
 
 if TYPE_CHECKING:
     import torch
@@ -98,8 +100,8 @@ def per_row(
     return PerRow(fn, _names("inputs", inputs), named, in_order, threads)
 
 
-class RowJob:
-    """Calls a step's function for each row of a block; a `Job`.
+class RowJob(Job):
+    """Calls a step's function for each row of a block.
 
     Args:
         step: the step.
@@ -115,25 +117,14 @@ class RowJob:
         rows: int,
         location: Callable[[int], str],
     ) -> None:
+        super().__init__()
         self._step = step
         self._columns = columns
         self._location = location
         self._rows = rows
         self._values = [RowValues(rows, layout) for layout in step.layouts]
         self._outputs: dict[str, torch.Tensor | Ragged] = {}
-        self._error: Exception | None = None
         self._left = rows
-        self._lock = threading.Lock()
-        self._over = threading.Event()
-
-    @property
-    def done(self) -> bool:
-        """True once the job has a result or an error, or has been cancelled."""
-        return self._over.is_set()
-
-    def wait(self) -> None:
-        """Wait until the job is done. Ctrl-C interrupts the wait."""
-        self._over.wait()
 
     def outputs(self) -> dict[str, torch.Tensor | Ragged]:
         """Return the outputs by name. The job has to be done.
@@ -149,12 +140,14 @@ class RowJob:
             raise cause if isinstance(cause, KeyboardInterrupt) else self._error
         return self._outputs
 
+    @override
     def chunks(self, threads: int) -> list[tuple[int, int]]:
         """Divide all rows into ranges (start, stop)."""
         rows = self._rows
         size = max(1, min(_MOST_CHUNK_ROWS, rows // max(1, threads * _CHUNKS_PER_THREAD)))
         return [(start, min(start + size, rows)) for start in range(0, rows, size)]
 
+    @override
     def run(self, start: int, stop: int) -> None:
         """Call the function for a range of rows, and keep its results or its error.
 
@@ -180,11 +173,7 @@ class RowJob:
             last = not self._left
         if last:
             self._collate()
-            self._over.set()
-
-    def cancel(self) -> None:
-        """End the job without a result, unless the job is done. Idempotent."""
-        self._fail(RuntimeError("Expected an open dataset, got one that was closed"), None)
+            self._end(None)
 
     def _put(self, row: int, value: Any) -> None:
         outputs = self._step.outputs
@@ -228,12 +217,9 @@ class RowJob:
         self._fail(error, refused.__cause__)
 
     def _fail(self, error: Exception, cause: BaseException | None) -> None:
-        """Keep an error, unless the job has a result or an earlier error."""
-        with self._lock:
-            if not self.done:
-                error.__cause__ = cause
-                self._error = error
-                self._over.set()
+        """End the job with an error, unless the job has a result or an earlier error."""
+        error.__cause__ = cause
+        self._end(error)
 
 
 def check_threads(step: str, threads: object) -> None:

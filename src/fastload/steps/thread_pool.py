@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
 
 __all__ = ["Job", "StepPool"]
 
@@ -15,24 +15,41 @@ __all__ = ["Job", "StepPool"]
 _TURN_S = 0.05
 
 
-class Job(Protocol):
+class Job(ABC):
     """The work of a step on one block."""
+
+    def __init__(self) -> None:
+        self._error: BaseException | None = None
+        self._lock = threading.Lock()
+        self._over = threading.Event()
 
     @property
     def done(self) -> bool:
         """True once the job has a result or an error, or has been cancelled."""
+        return self._over.is_set()
 
     def wait(self) -> None:
         """Wait until the job is done. Ctrl-C interrupts the wait."""
+        self._over.wait()
 
+    @abstractmethod
     def chunks(self, threads: int) -> list[tuple[int, int]]:
         """Divide the job's rows into ranges (start, stop) for `threads` threads."""
 
+    @abstractmethod
     def run(self, start: int, stop: int) -> None:
         """Work on one range; raises nothing."""
 
     def cancel(self) -> None:
         """End the job without a result, unless the job is done. Idempotent."""
+        self._end(RuntimeError("Expected an open dataset, got one that was closed"))
+
+    def _end(self, error: BaseException | None) -> None:
+        """End the job, and keep its error if it has one; do nothing if the job is done."""
+        with self._lock:
+            if not self.done:
+                self._error = error
+                self._over.set()
 
 
 class StepPool:
