@@ -21,11 +21,7 @@ __all__ = [
 
 # numba has no arithmetic for these dtypes on a CPU.
 NARROW = ("float16", "bfloat16")
-KERNEL_DTYPES = {
-    str(dtype).removeprefix("torch."): dtype
-    for dtype in DTYPES
-    if str(dtype).removeprefix("torch.") not in NARROW
-}
+KERNEL_DTYPES = {name: dtype for dtype, name in DTYPES.items() if name not in NARROW}
 
 
 class Argument(NamedTuple):

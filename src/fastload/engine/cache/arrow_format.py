@@ -21,6 +21,7 @@ from fastload.errors import FastloadError
 from fastload.schema.column_plan import ColumnPlan
 from fastload.schema.columns import DTYPES
 from fastload.schema.fields import Field
+from fastload.schema.leaf_types import NUMBERS
 from fastload.schema.projection import OutputPlan, Projection
 from fastload.steps.outputs import field_of
 
@@ -38,17 +39,10 @@ __all__ = [
 
 _FIELD = b"fastload.field"
 _STORED = {
+    **{dtype: (arrow, dtype) for arrow, dtype in NUMBERS.items()},
     torch.bool: (pa.int8(), torch.int8),
-    torch.float16: (pa.float16(), torch.float16),
     torch.bfloat16: (pa.uint16(), torch.uint16),
-    torch.float32: (pa.float32(), torch.float32),
-    torch.float64: (pa.float64(), torch.float64),
-    **{
-        getattr(torch, name): (getattr(pa, name)(), getattr(torch, name))
-        for name in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
-    },
 }
-
 
 # Bytes of a file in addition to the schema and the values: heads of messages, and padding.
 _MORE_BYTES = 4096
