@@ -160,7 +160,7 @@ class Substitution:
         """
         group = (file, row_group)
         changed = self._changed.get(window)
-        pieces = [p for p, _ in changed.pieces] if changed else self._pieces(window)
+        pieces = [p for p, _ in changed.pieces] if changed else _pieces_of(self._plan, window)
         tried = {piece[2:] for piece in pieces if piece[:2] == group}
         if len(tried) == 1:
             self._unreadable[group] |= tried
@@ -189,25 +189,20 @@ class Substitution:
         parts = [(w, self._changed[w]) for w in sorted(self._changed) if w >= window]
         return _plan(plan, plan.rows - rows + lead, window, takes, parts), window, lead
 
-    def _pieces(self, window: int) -> list[_Piece]:
-        return _pieces_of(self._plan, window)
-
     def _substituted(self, window: int) -> _Changed:
-        pieces = self._pieces(window)
-        own = self._own_rows(self._plan, window)
-        edges = edges_of(np.array([stop - start for _, _, start, stop in pieces]))
-        inside = list(zip(pieces, np.split(own, edges[1:-1]), strict=True))
-        candidates = [_Candidate(*pair) for pair in inside]
+        inside = self._candidates(self._plan, window)
+        edges = edges_of(np.array([len(candidate.own) for candidate in inside]))
         failed = self._failed[window]
         while True:
             known = len(failed)
             result: list[tuple[_Piece, bool]] = []
-            moves = np.arange(len(own))
+            moves = np.arange(edges[-1])
             for number, (piece, mine) in enumerate(inside):
                 if piece[:2] not in failed:
                     result.append((piece, False))
                     continue
-                near = list(_outwards(candidates, number))
+                before, after = reversed(inside[:number]), iter(inside[number + 1 :])
+                near = list(_alternating(before, after))
                 chosen = self._stand_ins(near, self._elsewhere(window), mine, failed)
                 result += [(stand_in.piece, True) for stand_in in chosen]
                 places = edges[number] + np.flatnonzero(mine)
@@ -273,22 +268,26 @@ class Substitution:
         windows, offset = self._windows_of_rank
         here = offset + window
         # Two workers that share a window both read the whole window, so its pieces are left out.
-        inside = set(self._pieces(window))
+        inside = set(_pieces_of(self._plan, window))
 
         def candidates(numbers: range, step: int) -> Iterator[_Candidate]:
             for number in numbers:
                 plan, other = windows[number]
-                pieces = _pieces_of(plan, other)
-                if inside.issuperset(pieces):
+                if inside.issuperset(_pieces_of(plan, other)):
                     continue
-                edges = edges_of(np.array([stop - start for _, _, start, stop in pieces]))
-                own = np.split(self._own_rows(plan, other), edges[1:-1])
-                for piece, mine in list(zip(pieces, own, strict=True))[::step]:
-                    if piece not in inside:
-                        yield _Candidate(piece, mine)
+                for candidate in self._candidates(plan, other)[::step]:
+                    if candidate.piece not in inside:
+                        yield candidate
 
         before = candidates(range(here - 1, -1, -1), -1)
         yield from _alternating(before, candidates(range(here + 1, len(windows)), 1))
+
+    def _candidates(self, plan: ReadPlan, window: int) -> list[_Candidate]:
+        """Return all pieces of a window."""
+        pieces = _pieces_of(plan, window)
+        edges = edges_of(np.array([stop - start for _, _, start, stop in pieces]))
+        own = np.split(self._own_rows(plan, window), edges[1:-1])
+        return list(map(_Candidate, pieces, own))
 
     def _own_rows(self, plan: ReadPlan, window: int) -> _Bools:
         """Return which rows of a window the rank delivers, bool (rows,)."""
@@ -328,22 +327,12 @@ class Substitution:
 
 def _pieces_of(plan: ReadPlan, window: int) -> list[_Piece]:
     first, stop = plan.windows[window : window + 2, 0].tolist()
-    return list(_each(plan.pieces[first:stop]))
-
-
-def _outwards(candidates: Sequence[_Candidate], number: int) -> Iterator[_Candidate]:
-    return _alternating(reversed(candidates[:number]), iter(candidates[number + 1 :]))
+    return [(file, group, a, b) for file, group, a, b in plan.pieces[first:stop].tolist()]
 
 
 def _alternating(before: Iterator[_Candidate], after: Iterator[_Candidate]) -> Iterator[_Candidate]:
     pairs = zip_longest(before, after)
     return (candidate for pair in pairs for candidate in pair if candidate is not None)
-
-
-def _each(pieces: Int64s) -> Iterator[_Piece]:
-    for piece in pieces:
-        file, group, start, stop = piece.tolist()
-        yield file, group, start, stop
 
 
 def _plan(
