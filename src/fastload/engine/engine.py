@@ -347,25 +347,25 @@ def _options_by_number(budget: Budget) -> dict[str, int]:
 
 def _assembled(output: OutputPlan) -> Output:
     field = output.field
-    if output.kind in PACKED_KINDS or (output.kind == "ragged" and output.length):
-        kind_of: Literal["packed", "of_packed", "scalar"] = "of_packed"
-        if output.kind in ("ragged", "longest"):
-            kind_of = "packed" if output.kind == "ragged" else "scalar"
-        return Output(
-            output.name, kind_of, field.dtype, field.shape, output.strides, hidden=output.hidden
-        )
-    if field.ragged:
-        return Output(
-            output.name,
-            "ragged",
-            field.dtype,
-            field.shape,
-            output.strides,
-            field.depth,
-            field.kind,
-            hidden=output.hidden,
-        )
-    # The field of a list of one element has no shape, but the output still is a list.
-    rows = field.shape or output.kind == "list"
-    kind: Literal["rows", "column"] = "rows" if rows else "column"
-    return Output(output.name, kind, field.dtype, field.shape, output.strides, hidden=output.hidden)
+    kind: Literal["column", "rows", "ragged", "packed", "of_packed", "scalar"] = "column"
+    if output.kind == "longest":
+        kind = "scalar"
+    elif output.kind in PACKED_KINDS:
+        kind = "of_packed"
+    elif output.kind == "ragged" and output.length:
+        kind = "packed"
+    elif field.ragged:
+        kind = "ragged"
+    elif field.shape or output.kind == "list":
+        # The field of a list of one element has no shape, but the output still is a list.
+        kind = "rows"
+    return Output(
+        output.name,
+        kind,
+        field.dtype,
+        field.shape,
+        output.strides,
+        field.depth,
+        field.kind,
+        hidden=output.hidden,
+    )
