@@ -39,7 +39,7 @@ from fastload.dataset.warm import warm
 from fastload.dataset.weights import DatasetWeights, weighted_options
 from fastload.engine.budget import resolve_window
 from fastload.engine.cache.cache import DecodedCache
-from fastload.engine.first_rows import first_rows, schema_after
+from fastload.engine.first_rows import fields_after, first_rows
 from fastload.engine.stats import NO_MEMORY, Stats, stats_of
 from fastload.plan.options import Options, Uneven
 from fastload.plan.position import Position
@@ -536,7 +536,8 @@ class FastParquetDataset(Resumable[_Item_co]):
                 skip = self._report is not None
                 batch = first_rows(engine, self._rows.row_groups, skip=skip)
             files, seed = self._source.files, self._options.seed
-            self._schema = schema_after(self._steps, batch, fields, seed, files)
+            after, _ = fields_after(self._steps, batch, fields, seed, files)
+            self._schema = Schema(after)
         return self._schema
 
     @property

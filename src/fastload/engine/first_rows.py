@@ -10,7 +10,6 @@ from fastload.errors import CorruptFileError, note
 from fastload.plan.options import Options
 from fastload.plan.read_plan import read_plan
 from fastload.plan.sequence import RowGroups
-from fastload.schema.fields import Field, Schema
 from fastload.steps.outputs import field_of
 from fastload.steps.run import SeedKey, run_steps
 from fastload.steps.thread_pool import StepPool
@@ -22,19 +21,20 @@ if TYPE_CHECKING:
 
     from fastload.batch.batch import Batch
     from fastload.engine.engine import Engine
+    from fastload.schema.fields import Field
     from fastload.source.files import SourceFile
     from fastload.steps.steps import Steps
 
-__all__ = ["batch_after", "fields_after", "first_rows", "schema_after"]
+__all__ = ["batch_after", "fields_after", "first_rows"]
 
 # Enough rows to see that lists vary in length, and few enough to decode images quickly.
 _ROWS = 16
 
 
-def schema_after(
+def fields_after(
     steps: Steps, batch: Batch, fields: Mapping[str, Field], seed: int, files: Sequence[SourceFile]
-) -> Schema:
-    """Return the schema of a batch after the steps, which this thread runs.
+) -> tuple[dict[str, Field], Batch]:
+    """Return the fields of a batch after the steps, which this thread runs, and the batch.
 
     Args:
         steps: the steps of the dataset.
@@ -43,13 +43,6 @@ def schema_after(
         seed: the dataset's seed.
         files: the files of the dataset, for messages.
     """
-    return Schema(fields_after(steps, batch, fields, seed, files)[0])
-
-
-def fields_after(
-    steps: Steps, batch: Batch, fields: Mapping[str, Field], seed: int, files: Sequence[SourceFile]
-) -> tuple[dict[str, Field], Batch]:
-    """Return the fields of a batch after the steps, and the batch; see `schema_after`."""
     before = dict(batch)
     after = batch_after(steps, batch, seed, files)
     known = {
@@ -69,10 +62,10 @@ def batch_after(
     """Return a batch after the steps, which this thread runs.
 
     Args:
-        steps: as for `schema_after`.
-        batch: as for `schema_after`.
-        seed: as for `schema_after`.
-        files: as for `schema_after`.
+        steps: as for `fields_after`.
+        batch: as for `fields_after`.
+        seed: as for `fields_after`.
+        files: as for `fields_after`.
         location: the note that the error of a step gets.
     """
     running = run_steps(batch, steps, SeedKey(seed, 0), files, lambda _: StepPool(0))
