@@ -151,10 +151,8 @@ class DecodedCache:
 
     def _ready(self, process: BlockArguments) -> tuple[BlockPlan, Budget, BlockMaker] | None:
         store = self._store.of_process()
-        place = self._source.storage.store_identity
         keys = BlockKeys(
             self._source,
-            place,
             self._projection,
             process.rows,
             self._code,

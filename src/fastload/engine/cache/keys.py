@@ -44,8 +44,6 @@ class BlockKeys:
 
     Args:
         source: the files.
-        place: a text that distinguishes stores with equal paths; None = blocks of the store's
-            files are not kept.
         projection: the columns to decode.
         rows: for each file, the rows that stay; () = all rows.
         code: the digest of the code of `preprocess`.
@@ -55,7 +53,6 @@ class BlockKeys:
     def __init__(
         self,
         source: Source,
-        place: str | None,
         projection: Projection,
         rows: Sequence[FileRows],
         code: str,
@@ -66,7 +63,8 @@ class BlockKeys:
         self._counts = [
             source.row_group_rows[source.row_group_file == n] for n in range(len(source.files))
         ]
-        self._place = place
+        # Distinguishes stores with equal paths; None = blocks of the store's files are not kept.
+        self._store = source.storage.store_identity
         self._projection = projection
         self._rows = rows
         self._code = code
@@ -103,7 +101,7 @@ class BlockKeys:
             path = os.path.realpath(file.path)
             identity: Any = ("", path, file.size, file.mtime_ns)
         else:
-            identity = identity_of(self._place, file.kind, file.stored)
+            identity = identity_of(self._store, file.kind, file.stored)
         if identity is None:
             return ""
         # The footer's digest distinguishes versions that were written within the resolution of the
