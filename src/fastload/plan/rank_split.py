@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from fastload.plan.options import Options
 
-__all__ = ["RankSplit", "Share", "joined", "whole_epoch"]
+__all__ = ["RankSplit", "Share", "expect_delivered", "joined", "whole_epoch"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,6 +56,15 @@ def joined(shares: Sequence[Share]) -> Share:
     parts = [np.zeros((0, 2), np.int64), *(share.positions for share in shares)]
     repeated = shares[-1].repeated if shares else -1
     return Share(np.concatenate(parts), sum(share.repeats for share in shares), repeated)
+
+
+def expect_delivered(delivered: int, most: int, world: int) -> None:
+    """Raise a ValueError if each of `world` ranks has delivered more than `most` batches."""
+    if delivered > most:
+        raise ValueError(
+            f"Expected at most {most} delivered batches of each rank, got {delivered} - in the "
+            f"progress on {world} ranks; was the progress saved with other arguments?"
+        )
 
 
 def whole_epoch(total_rows: int, options: Options) -> Int64s:
@@ -104,12 +113,7 @@ class RankSplit:
 
     def expect_delivered(self, delivered: int) -> None:
         """Raise a ValueError if more batches were delivered than a rank has."""
-        if delivered > self.most:
-            raise ValueError(
-                f"Expected at most {self.most} delivered batches of each rank, got {delivered} - "
-                f"in the progress on {self._world} ranks; was the progress saved with other "
-                "arguments?"
-            )
+        expect_delivered(delivered, self.most, self._world)
 
     def share(self, rank: int, first: int, stop: int) -> Share:
         """Return the share of a worker that delivers the batches [first, stop) of a rank."""

@@ -28,6 +28,7 @@ from fastload.plan.mix.draws import Stock, draw_sources
 from fastload.plan.mix.source_share import SourceShare, batch_numbers, ranges_to_deliver
 from fastload.plan.permutation import stream_key
 from fastload.plan.progress import going_on, merged, steps_of
+from fastload.plan.rank_split import expect_delivered
 from fastload.plan.skipped_steps import skipped_steps
 from fastload.plan.steps import StepShare
 from fastload.plan.units.canonical import merged_ranks, slices_of_rank, step_of_all_ranks
@@ -185,7 +186,7 @@ def mix_plan(
     workers = max(1, workers)
     before, done = going_on(progress, world, workers)
     state = _state_on(mixture, epoch, before, world)
-    _expect_delivered(state, done)
+    expect_delivered(done, len(state.rest), state.world)
     skipped = skipped_steps(mixture.skip_steps, steps_of(before), len(state.rest))
     steps = done - int(np.searchsorted(skipped, done))
     turn = (worker + steps) % workers
@@ -337,7 +338,7 @@ def _new_stretch(
 
 def _after(mixture: Mixture, state: _MixState, leg: Leg) -> _MixState:
     """Return the progress after a leg that began at `state`."""
-    _expect_delivered(state, leg.delivered)
+    expect_delivered(leg.delivered, len(state.rest), state.world)
     numbers = range(len(state.sources))
     sources = tuple(_source_after(mixture, state, leg, number) for number in numbers)
     return replace(state, sources=sources, done=state.done + leg.delivered)
@@ -373,14 +374,6 @@ def _source_after(mixture: Mixture, state: _MixState, leg: Leg, number: int) -> 
     delivered = np.bincount(turns[: draws - start], minlength=workers)
     runs = np.stack([np.cumsum(count_of) - count_of, count_of, delivered])[:, np.newaxis]
     return _SourceState(split.without(*runs), running.seed, running.number)
-
-
-def _expect_delivered(state: _MixState, delivered: int) -> None:
-    if delivered > len(state.rest):
-        raise ValueError(
-            f"Expected at most {len(state.rest)} delivered batches of each rank, got {delivered} - "
-            f"in the progress on {state.world} ranks; was the progress saved with other arguments?"
-        )
 
 
 def _seed_of(seed: int, repetition: int) -> int:
