@@ -244,17 +244,11 @@ def _metrics(stats: Stats) -> dict[str, tuple[str, str, _Samples]]:
         "decode": stats.decode,
         "kernels": stats.kernels,
     }
-    memory = {
-        "read": stats.memory.read,
-        "staged": stats.memory.staged,
-        "batches": stats.memory.batches,
-        "kept": stats.memory.kept,
-        "spare": stats.memory.spare,
-    }
+    memory = ("read", "staged", "batches", "kept", "spare")
     working: _Samples = [({"stage": name}, one.working_s) for name, one in stages.items()]
     working.append(({"stage": "steps"}, stats.steps_s))
     read: _Samples = [({"stage": name}, stages[name].bytes) for name in ("read", "read_ahead")]
-    held: _Samples = [({"stage": name}, size) for name, size in memory.items()]
+    held: _Samples = [({"stage": name}, getattr(stats.memory, name)) for name in memory]
     return {
         "read_bytes_total": ("counter", "Bytes read from storage.", read),
         "requests_total": ("counter", "Read requests to storage.", [({}, stats.requests)]),

@@ -115,9 +115,9 @@ def plan_leaf(
     leaf: SelectedLeaf,
     spec: LeafSpec,
     *,
-    zero: bool = False,
+    zero: bool,
+    varying: bool,
     nan: bool = False,
-    varying: bool = False,
 ) -> tuple[ColumnPlan, Item]:
     """Plan the reading of one leaf column.
 
@@ -125,9 +125,9 @@ def plan_leaf(
         leaf: the leaf column of all files.
         spec: the column spec that the user asked for.
         zero: write 0 (or nothing) in place of nulls if `spec` has no fill.
-        nan: with `zero`, write NaN instead of 0 in floats.
         varying: treat the outermost lists as lists of varying lengths, even if their size is
             fixed.
+        nan: with `zero`, write NaN instead of 0 in floats.
 
     Returns:
         The plan, and the item that the core decodes by it.
