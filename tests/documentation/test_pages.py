@@ -33,8 +33,6 @@ LACKING = {
 
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),  # by torchdata
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
     pytest.mark.filterwarnings("ignore:.*Profiler clears events"),  # by torch 2.11, always
     # torch computes nested attention on a CPU by an API that it warns of.
     pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors"),

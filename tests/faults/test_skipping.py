@@ -22,12 +22,7 @@ from fastload.testing import assert_resumes_exactly, assert_same_batches
 from support.damage import COLUMNS, damage, write_groups
 from support.sample_files import ids_of
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:Row group .* is left out"),
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
-    # torchdata 0.11 calls it.
-    pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:Row group .* is left out")
 
 TIMEOUT_S = 60
 FILES = [[10, 20, 30], [], [25, 5, 40], [15, 35]]

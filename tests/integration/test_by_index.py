@@ -32,9 +32,6 @@ from fastload import (
 from fastload.testing import assert_same_batches
 from support.sample_files import sample_table, write_sample
 
-# More workers than cores are no mistake in a test.
-pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
-
 ROWS = 1000
 TIMEOUT_S = 60
 

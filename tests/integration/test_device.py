@@ -21,11 +21,6 @@ from support.sample_files import ids_of, write_sample
 
 ROWS = 777
 BATCHES = 16
-# More workers than cores are no mistake in a test.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
-    pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),  # by torchdata
-]
 
 
 @pytest.fixture(scope="module")

@@ -22,11 +22,7 @@ TABLE = pa.table(
     }
 )
 MIB = 1 << 20
-# More workers than cores are no mistake in a test.
-pytestmark = [
-    pytest.mark.cuda,
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
-]
+pytestmark = pytest.mark.cuda
 
 
 @pytest.fixture(scope="module")

@@ -31,9 +31,6 @@ TABLE = pa.table(
         "deep": [[[["b"] * i] for i in range(k % 3)] for k in range(ROWS)],
     }
 )
-# More workers than cores are no mistake in a test.
-pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
-
 RAGGED = ("word", "key", "l", "ll", "words", "deep")
 
 

@@ -21,8 +21,6 @@ from fastload.plan.permutation import stream_key
 from fastload.testing import assert_same_batches
 from support.sample_files import ids_of, sample_table, write_sample
 
-pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
-
 ROWS = 300
 PRICE = sample_table(ROWS)["price"].to_numpy()
 NAMES = sample_table(ROWS)["name"].to_pylist()

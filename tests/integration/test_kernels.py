@@ -34,12 +34,7 @@ from support.kernel_samples import (
 )
 from support.sample_files import ids_of, sample_table, write_sample
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
-    pytest.mark.filterwarnings("ignore:Row group .* is left out"),
-    # torchdata 0.11 calls it.
-    pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:Row group .* is left out")
 
 ROWS = 500
 STEPS = [value, widen, scaled, letters, label_as_float]

@@ -21,12 +21,6 @@ from fastload import FastParquetDataset, Pack, SourceChangedError, TokenBudget
 from fastload.testing import assert_ranks_agree, assert_resumes_exactly, assert_same_batches
 from support.sample_files import ids_of, write_sample
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
-    # torchdata 0.11 calls it.
-    pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),
-]
-
 ROWS = {"a": 397, "b": 120, "c": 33}
 STOPS = ["first", "all", "repeat"]
 TIMEOUT_S = 60

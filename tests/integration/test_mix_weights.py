@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from fastload.batch.batch import Batch
     from fastload.dataset.mixes.mix import MixedDataset
 
-pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
-
 ROWS = {"a": 397, "b": 120, "c": 150}
 SEEDS = {"a": 0, "b": 1, "c": 2}
 WEIGHTS = {

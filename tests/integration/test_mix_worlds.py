@@ -14,11 +14,6 @@ from fastload import FastParquetDataset, Pack
 from fastload.testing import assert_resumes_exactly, assert_same_steps
 from support.deliveries import assert_other_steps_stay
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
-    pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),
-]
-
 STOPS = ["first", "all", "repeat"]
 ALL = 10**6  # more batches than there are
 SKIPPED = {1, 2, 9, 16, 17, 40}

@@ -16,8 +16,6 @@ from fastload.testing import assert_ranks_agree, assert_resumes_exactly, assert_
 from support.stored_dataset import served
 from support.token_files import write_documents
 
-pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
-
 LENGTH = 16
 LENGTHS = np.random.default_rng(7).integers(0, 20, 300).tolist()
 TOKENS = sum(LENGTHS)

@@ -15,7 +15,6 @@ from fastload import FastParquetDataset
 from support.sample_files import ids_of, write_sample
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
     # A worker that is told to end while its queue's thread lets go of a tensor may be ended by
     # that thread, in torch; nobody waits for its batches any more.
     pytest.mark.filterwarnings(

@@ -19,8 +19,6 @@ from fastload.testing import assert_resumes_exactly
 from support.sample_files import ids_of, write_sample
 from support.stepped_dataset import TIMEOUT_S, until, wait_for_decoding
 
-pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
-
 ROWS = 500
 
 

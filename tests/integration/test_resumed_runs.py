@@ -12,12 +12,6 @@ from fastload import FastParquetDataset
 from fastload.testing import assert_ranks_agree, assert_resumes_exactly, assert_same_batches
 from support.sample_files import ids_of, write_files, write_sample
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
-    # torchdata 0.11 calls it.
-    pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),
-]
-
 ROWS = 777
 TIMEOUT_S = 60
 # Machines that a run may go on on.

@@ -13,12 +13,7 @@ from support.damage import damage, write_groups
 from support.sample_files import ids_of, write_sample
 from support.stepped_dataset import ROWS, dataset_of
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
-    pytest.mark.filterwarnings("ignore:Row group .* is left out"),
-    # torchdata 0.11 calls it.
-    pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:Row group .* is left out")
 
 
 @pytest.fixture(scope="module")

@@ -25,12 +25,7 @@ from support.stepped_dataset import (
     wait_for_decoding,
 )
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
-    pytest.mark.filterwarnings("ignore:Row group .* is left out"),
-    # torchdata 0.11 calls it.
-    pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:Row group .* is left out")
 
 
 @pytest.fixture(scope="module")

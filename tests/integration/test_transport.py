@@ -25,8 +25,6 @@ from fastload.runtime.cores import available_cores
 from support.sample_files import ids_of, write_sample
 from support.shared_memory import own_files, semaphore_prefix
 
-pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
-
 ROWS = 1000
 BATCH = 64
 TIMEOUT_S = 60

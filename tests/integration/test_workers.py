@@ -8,9 +8,6 @@ from torch.utils.data import DataLoader, default_collate
 from fastload import FastParquetDataset
 from support.sample_files import ids_of, write_sample
 
-# More workers than cores are no mistake in a test.
-pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
-
 ROWS = 1000
 BATCH = 64
 WORKERS = 2

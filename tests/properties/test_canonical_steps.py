@@ -221,7 +221,6 @@ def test_slices_share_no_window_and_states_say_so(tmp_path):
         assert "windows" not in dataset.state_dict()["order"]
 
 
-@pytest.mark.filterwarnings("ignore:This DataLoader will create")
 def test_rows_of_steps_after_a_resume_of_workers_on_other_ranks(tmp_path):
     pq.write_table(pa.table({"id": range(200)}), tmp_path / "a.parquet", row_group_size=20)
 

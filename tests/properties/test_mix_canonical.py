@@ -18,10 +18,7 @@ import fastload
 from fastload import FastParquetDataset, Pack, TokenBudget
 from fastload.plan.permutation import below, stream_key, stream_values
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
-    pytest.mark.timeout(1200 + 2 * EXAMPLES),
-]
+pytestmark = pytest.mark.timeout(1200 + 2 * EXAMPLES)
 
 SLICES = 6
 WORLDS = [1, 2, 3, 6]

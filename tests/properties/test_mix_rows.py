@@ -4,7 +4,6 @@ import tempfile
 from collections import Counter, defaultdict
 from contextlib import ExitStack
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -12,8 +11,6 @@ import fastload
 from fastload import FastParquetDataset
 from support.deliveries import deliver
 from support.sample_files import write_files
-
-pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
 group_rows = st.one_of(st.integers(0, 3), st.integers(0, 40))
 files = st.lists(st.lists(group_rows, max_size=4), min_size=1, max_size=2)

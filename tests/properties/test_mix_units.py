@@ -15,10 +15,7 @@ from fastload import FastParquetDataset, Pack
 from fastload.plan.permutation import stream_key
 from support.deliveries import deliver
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
-    pytest.mark.timeout(1200 + EXAMPLES),
-]
+pytestmark = pytest.mark.timeout(1200 + EXAMPLES)
 # World size, workers and steps of each rank. Processes take their time.
 places = st.tuples(st.integers(1, 3), st.sampled_from([0] * 24 + [2]))
 legs = st.lists(st.tuples(places, st.integers(0, 8)), max_size=2)

@@ -10,10 +10,7 @@ from torch.utils.data import DataLoader
 
 from fastload import FastParquetDataset
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
-    pytest.mark.timeout(1200 + EXAMPLES),
-]
+pytestmark = pytest.mark.timeout(1200 + EXAMPLES)
 brief = settings(
     max_examples=EXAMPLES,
     deadline=None,

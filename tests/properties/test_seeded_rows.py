@@ -14,10 +14,7 @@ from fastload import FastParquetDataset, per_row
 from fastload.plan.row_seeds import row_seeds
 from support.sample_files import write_files
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
-    pytest.mark.timeout(1200 + 2 * EXAMPLES),
-]
+pytestmark = pytest.mark.timeout(1200 + 2 * EXAMPLES)
 
 
 def seeds_of(run):

@@ -12,10 +12,7 @@ from torch.utils.data import DataLoader
 from fastload import FastParquetDataset
 from support.sample_files import write_files
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
-    pytest.mark.timeout(1200 + 2 * EXAMPLES),
-]
+pytestmark = pytest.mark.timeout(1200 + 2 * EXAMPLES)
 
 
 def batches_of(dataset, leg, steps):

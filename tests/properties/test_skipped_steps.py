@@ -18,11 +18,6 @@ from fastload.plan.skipped_steps import skipped_steps, steps_over
 from support.deliveries import assert_other_steps_stay
 from support.sample_files import write_files, write_sample
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
-    pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),
-]
-
 steps = st.sets(st.one_of(st.integers(0, 6), st.integers(0, 40)), max_size=8)
 
 

@@ -19,10 +19,7 @@ from fastload.plan.progress import advance
 from fastload.plan.steps import rows_in, step_of_leg, step_shares
 from support.sample_files import write_files
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
-    pytest.mark.timeout(1200 + 2 * EXAMPLES),
-]
+pytestmark = pytest.mark.timeout(1200 + 2 * EXAMPLES)
 
 slow = settings(
     max_examples=EXAMPLES,

@@ -22,7 +22,6 @@ ROWS = 200
 TIMEOUT_S = 60
 GRAIN_COLUMNS = ["id", "price", "name"]
 
-pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 # Trainers warn of torch, and of a machine without a GPU.
 of_trainers = pytest.mark.filterwarnings("ignore")
 # Grain and its libraries warn of names of their own.
