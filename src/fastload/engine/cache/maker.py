@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     """The index of a file, and the index of a row group in the file."""
     # What a task waits for: rows of a scan, or a time by the monotonic clock.
     Wait: TypeAlias = core.Scan | float
+    # Rows of a block, in memory of the core or of pyarrow.
+    RecordBatch: TypeAlias = core.BlockBatch | pa.RecordBatch
     # The number of tasks begun before, the block that the task gets, the task, and its wait.
     Task: TypeAlias = tuple[int, Key, Generator[Wait, None, None], Wait]
 
@@ -230,22 +232,31 @@ class BlockMaker:
             if thread.ident is not None and thread is not threading.current_thread():
                 thread.join(max(0.0, until - time.monotonic()))
 
-    def read(self, file: int, row_group: int) -> core.Scan:
-        """Start to read the rows of a row group that stay.
+    def read(
+        self, file: int, row_group: int, add: Callable[[RecordBatch], None]
+    ) -> Generator[Wait, None, None]:
+        """Read the rows of a row group that stay, as part of a task.
 
         Args:
             file: the index of the file.
             row_group: the index of the row group in the file.
+            add: called with each record batch.
 
-        Returns:
-            The scan that delivers the rows, and wakes the queue.
+        Yields:
+            What the task waits for.
         """
         engine = self._opened()
         rows = self._keys.rows(file, row_group)
         plan = row_group_plan(file, row_group, rows, self._batch_rows, engine.budget.stripe_rows)
-        return engine.start(plan, self._batch_rows, wakes=self.queue)
+        scan = engine.start(plan, self._batch_rows, wakes=self.queue)
+        with contextlib.closing(scan):
+            yield scan
+            while (lent := scan.next()) is not None:
+                add(self.record_batch(lent))
+                if scan.waits:
+                    yield scan
 
-    def record_batch(self, lent: core.LentBatch) -> core.BlockBatch | pa.RecordBatch:
+    def record_batch(self, lent: core.LentBatch) -> RecordBatch:
         """Turn rows that were read into a record batch, by way of the steps.
 
         Args:
@@ -342,24 +353,14 @@ class BlockMaker:
                 yield from self._behind.wait_for_room((file, row_group), nbytes)
             ):
                 stack.callback(self._behind.give_back, nbytes)
-                batches = []
-                with contextlib.closing(self.read(file, row_group)) as scan:
-                    yield scan
-                    while (lent := scan.next()) is not None:
-                        batches.append(_of_core(self.record_batch(lent)))
-                        if scan.waits:
-                            yield scan
+                batches: list[core.BlockBatch] = []
+                yield from self.read(file, row_group, lambda one: batches.append(_of_core(one)))
                 stack.pop_all()
                 self._behind.put((file, row_group), writer, batches, self._overhead, nbytes)
                 return None
             writer.begin(self._schema, self._overhead)
-            with contextlib.closing(self.read(file, row_group)) as scan:
-                yield scan
-                while (lent := scan.next()) is not None:
-                    writer.add(self.record_batch(lent))
-                    if scan.waits:
-                        yield scan
-                checksum = writer.publish()
+            yield from self.read(file, row_group, writer.add)
+            checksum = writer.publish()
         self._store.describe(name, self._files[file])
         return checksum
 
@@ -489,6 +490,6 @@ class BlockMaker:
                 self._tasks.append(task)
 
 
-def _of_core(batch: core.BlockBatch | pa.RecordBatch) -> core.BlockBatch:
+def _of_core(batch: RecordBatch) -> core.BlockBatch:
     """Return a record batch in memory of the core, which any thread may free."""
     return batch if isinstance(batch, core.BlockBatch) else core.BlockBatch.copied(batch)
