@@ -128,7 +128,9 @@ class Engine:
                     home=home,
                 )
         self._numbers: core.RowNumbers | None = None
-        self._request_bytes = parse_bytes(io.request_bytes)
+        # A quarter of the memory for fetches at most.
+        most_requested = max(1, budget.fetch_bytes // 4)
+        self._request_bytes = min(parse_bytes(io.request_bytes), most_requested)
         self._hole_bytes = parse_bytes(io.hole_bytes) if io.hole_bytes else 0
         self.pipeline = core.Pipeline(
             files=[file.for_core for file in source.files],
@@ -250,7 +252,7 @@ class Engine:
             open_windows=self.budget.open_windows * plan.lanes,
             fetch_bytes=self.budget.fetch_bytes,
             segment_bytes=self.budget.segment_bytes,
-            request_bytes=min(self._request_bytes, max(1, self.budget.fetch_bytes // 4)),
+            request_bytes=self._request_bytes,
             hole_bytes=self._hole_bytes,
             before=before,
             kernel_keys=[step_key(plan.seed, plan.epoch, one.step) for one in self._kernels],
@@ -276,7 +278,7 @@ class Engine:
             indices,
             fetch_bytes=budget.fetch_bytes,
             segment_bytes=budget.segment_bytes,
-            request_bytes=min(self._request_bytes, max(1, budget.fetch_bytes // 4)),
+            request_bytes=self._request_bytes,
             hole_bytes=self._hole_bytes,
             kernel_keys=[step_key(0, 0, one.step) for one in self._kernels],
         )
