@@ -35,7 +35,7 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-__all__ = ["code_digest"]
+__all__ = ["code_digest", "is_held"]
 
 _CONTAINERS = (tuple, list, dict, set, frozenset, collections.deque)
 _BY_TEXT = (complex, range, type(...), type(None), np.dtype, torch.dtype, torch.device)
@@ -189,7 +189,7 @@ class _Digest:
         # `__module__` may be copied from a function that this function wraps.
         if _is_installed(function.__module__) and _is_installed(_scope_of(function)):
             self._add_installed(function.__module__, function.__qualname__)
-            if not _is_held(function):
+            if not is_held(function):
                 self._add_made(function, name)
             return
         own = {key: value for key, value in vars(function).items() if not key.startswith("__")}
@@ -254,7 +254,7 @@ class _Digest:
 
     def _add_class(self, value: type, where: str) -> None:
         # dataclasses.make_dataclass and types.new_class leave their own module's name in classes.
-        if _is_installed(value.__module__) and (_is_held(value) or not _is_of_python(value)):
+        if _is_installed(value.__module__) and (is_held(value) or not _is_of_python(value)):
             self._add_installed(value.__module__, value.__qualname__)
             return
         self.add("class", str(len(value.__bases__)))
@@ -451,9 +451,9 @@ def _scope_of(function: types.FunctionType) -> str | None:
     return function.__globals__.get("__name__")
 
 
-def _is_held(value: types.FunctionType | type) -> bool:
-    """Return True if a value's module holds the value under the value's name."""
-    found: Any = sys.modules.get(value.__module__)
+def is_held(value: Any) -> bool:
+    """Return True if the module of a function or class holds the object under its name."""
+    found = sys.modules.get(value.__module__)
     for part in value.__qualname__.split("."):
         found = getattr(found, part, None)
     return getattr(found, "__func__", found) is value

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
@@ -12,7 +11,7 @@ import torch
 from typing_extensions import override
 
 from fastload.runtime.digest import digest
-from fastload.steps.code_digest import code_digest
+from fastload.steps.code_digest import code_digest, is_held
 from fastload.steps.kernel_entry import KERNEL_DTYPES, NARROW, AddressCode, Argument
 from fastload.steps.per_row import name_of
 
@@ -65,10 +64,7 @@ class Kernel:
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         # A decorated function is pickled by its name, as plain functions are.
-        found: Any = sys.modules.get(self.fn.__module__)
-        for part in self.fn.__qualname__.split("."):
-            found = getattr(found, part, None)
-        if found is self:
+        if is_held(self):
             return str(self.fn.__qualname__)
         return _remade, (self.fn, self.inputs, self.outputs, self.random, self.version)
 
