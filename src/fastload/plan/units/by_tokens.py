@@ -89,7 +89,7 @@ class BatchWindows(Protocol):
         """
 
 
-class TokenUnits(UnitsOfWindows):
+class TokenUnits(UnitsOfWindows[BatchedWindows]):
     """Units that are batches of whole rows, as many as fit a number of tokens.
 
     A batch lies in one window. A row longer than the budget is a batch of its own.
@@ -151,7 +151,7 @@ class TokenUnits(UnitsOfWindows):
 
     def _edges(self, windows: Windows) -> Int64s:
         """Return the rows before each batch."""
-        sizes = [BatchedWindows(*some).sizes for some in self._formed(windows)]
+        sizes = [some.sizes for some in self._formed(windows)]
         return edges_of(np.concatenate([np.zeros(0, np.int64), *sizes]))
 
     def _number(self, edges: Int64s) -> int:
@@ -177,4 +177,4 @@ class TokenUnits(UnitsOfWindows):
         """Return the rows of a window in the order of its padded batches."""
         first, formed = self._formed_with(windows, window)
         start, stop = (windows.edges[window : window + 2] - windows.edges[first]).tolist()
-        return BatchedWindows(*formed).orders[start:stop]
+        return formed.orders[start:stop]

@@ -38,7 +38,7 @@ class _Part(NamedTuple):
     segments: Segments
 
 
-class PackedUnits(UnitsOfWindows):
+class PackedUnits(UnitsOfWindows[PackedWindows]):
     """Units that are packed rows.
 
     Args:
@@ -197,8 +197,7 @@ class PackedUnits(UnitsOfWindows):
 
     def _packed_rows(self, windows: Windows, window: int) -> tuple[Segments, Int64s]:
         """Return the segments of a window's packed rows, and the edges of the rows."""
-        first, formed = self._formed_with(windows, window)
-        packed = PackedWindows(*formed)
+        first, packed = self._formed_with(windows, window)
         start, stop = packed.window_rows[window - first :][:2].tolist()
         edges = packed.edges[start : stop + 1]
         return packed.segments[edges[0] : edges[-1]], edges - edges[0]
@@ -223,7 +222,7 @@ class PackedUnits(UnitsOfWindows):
         if self._packing.fit == "split":
             tokens = [self._tokens(windows, window) for window in range(len(windows))]
             return edges_of(np.array(tokens, np.int64))
-        counts = [np.diff(PackedWindows(*some).window_rows) for some in self._formed(windows)]
+        counts = [np.diff(some.window_rows) for some in self._formed(windows)]
         return edges_of(np.concatenate([np.zeros(0, np.int64), *counts]))
 
     def _tokens(self, windows: Windows, window: int) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -42,6 +42,9 @@ _ROWS_AT_ONCE = 1 << 18
 _KEPT_BYTES = 64 << 20
 # So many rows take about a millisecond to form units of: too long between two batches.
 _MANY_ROWS = 1 << 15
+
+Formed = TypeVar("Formed", bound="tuple[NDArray[Any], ...]")
+"""The units of successive windows, as arrays."""
 
 
 class Lengths:
@@ -119,7 +122,7 @@ class Windows:
         self.stop = self.first + options.limited(self.sequence.rows)
         self._lengths = lengths
         self._permute = permute
-        self.formed: dict[int, tuple[int, tuple[NDArray[Any], ...]]] = {}
+        self.formed: dict[int, tuple[int, Any]] = {}
         self.keys = self.unit_keys = None
         if options.shuffle:
             self.keys, self.unit_keys = (
@@ -173,7 +176,7 @@ class Background(Protocol):
         """End the thread."""
 
 
-class UnitsOfWindows(Units):
+class UnitsOfWindows(Units, Generic[Formed]):
     """Units that are formed within shuffle windows.
 
     Args:
@@ -238,7 +241,7 @@ class UnitsOfWindows(Units):
         windows = Windows(self._lengths, replace(self._rows, seed=seed), epoch, self._permute)
         return windows, self._edges(windows)
 
-    def _formed(self, windows: Windows) -> Iterator[tuple[NDArray[Any], ...]]:
+    def _formed(self, windows: Windows) -> Iterator[Formed]:
         """Yield what `_form` returns for all windows, some at a time, and keep what has room."""
         epochs = list(self._epochs.values())  # another thread may add an epoch
         bytes_kept = sum(_nbytes(some) for of, _ in epochs for _, some in of.formed.values())
@@ -253,7 +256,7 @@ class UnitsOfWindows(Units):
                 windows.formed[start] = stop, some
             start = stop
 
-    def _formed_with(self, windows: Windows, window: int) -> tuple[int, tuple[NDArray[Any], ...]]:
+    def _formed_with(self, windows: Windows, window: int) -> tuple[int, Formed]:
         """Return what was formed together with a window, and the first window of it."""
         first = max((first for first in windows.formed if first <= window), default=-1)
         if first >= 0 and window < windows.formed[first][0]:
@@ -261,7 +264,7 @@ class UnitsOfWindows(Units):
         return window, self._form(windows, window, window + 1)
 
     @abstractmethod
-    def _form(self, windows: Windows, start: int, stop: int) -> tuple[NDArray[Any], ...]:
+    def _form(self, windows: Windows, start: int, stop: int) -> Formed:
         """Form the units of the windows [start, stop)."""
 
     @abstractmethod
