@@ -30,6 +30,22 @@ if TYPE_CHECKING:
 
 __all__ = ["FilterSchema"]
 
+# The digits that pyarrow's casts from integers to decimals ask for.
+_DIGITS = {
+    pa.int8(): 3,
+    pa.int16(): 5,
+    pa.int32(): 10,
+    pa.int64(): 19,
+    pa.uint8(): 3,
+    pa.uint16(): 5,
+    pa.uint32(): 10,
+    pa.uint64(): 20,
+}
+# The two types that pyarrow can't compare, without their parameters.
+_UNEQUAL = re.compile(
+    r"(?:input types \(|of values set: )(\w+)(?:\[[^]]*\])?(?:, | vs )(\w+)(?:\[[^]]*\])?\)?$"
+)
+_TEXT = ("string", "large_string", "string_view")
 _NAME = re.compile(r"FieldRef\.Name\(([^)]*)\)")
 
 
@@ -96,7 +112,7 @@ class FilterSchema:
             SchemaError: the type of a column does not fit the filters or the split.
             ValueError: a str in the filters is no date or time of the column's type.
         """
-        expression = expression_of(filters, self._path, self._value)
+        expression = expression_of(filters, self._path, self._condition)
         if expression is not None:
             self._check(expression)
         for name in (split and split.columns) or ():
@@ -157,6 +173,28 @@ class FilterSchema:
             return fields
         return (name,)
 
+    def _condition(self, name: str, operator: str, value: Any) -> tuple[str, Any]:
+        """Return the operator and the value of a condition as the column's kind of value.
+
+        A condition on an integer that the column's type can't hold becomes one on the least or
+        the greatest number of the type, which the same rows pass.
+        """
+        arrow = self._type_of(self._path(name))
+        if arrow not in _DIGITS:
+            return operator, self._value(name, value)
+        least, most = _limits(arrow)
+        if isinstance(value, (list, tuple, set, frozenset)):
+            if any(_is_beyond(each, arrow) for each in value):
+                kept = [each for each in value if not is_integer(each) or least <= each <= most]
+                return operator, self._value(name, kept) if kept else pa.array([], arrow)
+        elif _is_beyond(value, arrow):
+            if value < least:
+                operator = "<" if operator in ("<", "<=", "=", "==") else ">="
+            else:
+                operator = ">" if operator in (">", ">=", "=", "==") else "<="
+            value = least if value < least else most
+        return operator, self._value(name, value)
+
     def _value(self, name: str, value: Any) -> Any:
         """Return the value of a condition as the column's kind of value.
 
@@ -197,9 +235,10 @@ class FilterSchema:
         try:
             self.arrow.empty_table().filter(filters)
         except (pa.ArrowException, TypeError) as error:
-            line = str(error).partition("\n")[0]
+            line = str(error).partition("\n")[0].strip()
             if line.startswith("Precision is not great enough"):
                 line += "; write an integer to compare with a decimal as decimal.Decimal(...)"
+            line += _hint_of(line)
             if line.startswith("No match for"):
                 names = _NAME.findall(line.partition(" in ")[0])
                 raise self._missing(".".join(names), "filters") from None
@@ -238,6 +277,42 @@ class FilterSchema:
         return ColumnNotFoundError(describe_not_found(name, self.arrow.names, location))
 
 
+def _hint_of(line: str) -> str:
+    """Return what to write instead, for an error about text that is compared with other values."""
+    found = _UNEQUAL.search(line)
+    types = {text for text in found.groups() if text not in _TEXT} if found else set()
+    if found is None or len(types) != 1 or types == {*found.groups()}:
+        return ""
+    other = types.pop()
+    if other.startswith(("int", "uint", "float", "double")):
+        return "; compare a column of strings with a str, and a column of numbers with a number"
+    if not other.startswith(("date", "time")):
+        return ""
+    day = "2024-01-31" if other.startswith("date") else "2024-01-31 12:00:00"
+    return (
+        "; to compare with a column of strings, which a Hive key of dates is, write a str as the "
+        f'column has it, such as "{day}"'
+    )
+
+
+def _limits(arrow: Any) -> tuple[int, int]:
+    """Return the least and the greatest integer of a type."""
+    bits = arrow.bit_width
+    if pa.types.is_unsigned_integer(arrow):
+        return 0, 2**bits - 1
+    return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+
+
+def _is_beyond(value: Any, arrow: Any) -> bool:
+    """Return True for an integer that pyarrow can't compare with integers of a type.
+
+    pyarrow compares uint64 as uint64, and the other types as int64.
+    """
+    wide = pa.uint64() if pa.types.is_uint64(arrow) else pa.int64()
+    least, most = _limits(wide)
+    return is_integer(value) and not least <= value <= most
+
+
 def _has(arrow: Any, is_kind: Callable[[Any], bool]) -> bool:
     """Return True if a type, or a type inside of it, is of a kind."""
     if pa.types.is_nested(arrow):
@@ -259,6 +334,8 @@ def _unify(schemas: Sequence[Any], name: str) -> Any:
     found = [pa.schema([schema.field(name)]) for schema in schemas if _count(schema, name) == 1]
     if any(_count(schema, name) > 1 for schema in schemas):
         return None
+    if _mixes_decimals([each.field(0).type for each in found]):
+        found = [pa.schema([_wide_field(each.field(0))]) for each in found]
     with contextlib.suppress(pa.ArrowInvalid, pa.ArrowTypeError):
         return _unified(found)
     # pyarrow does not unify strings with dictionaries of strings or with string views.
@@ -269,6 +346,28 @@ def _unify(schemas: Sequence[Any], name: str) -> Any:
 
 def _unified(schemas: Sequence[Any]) -> Any:
     return pa.unify_schemas(schemas, promote_options="permissive").field(0).remove_metadata()
+
+
+def _mixes_decimals(types: Sequence[Any]) -> bool:
+    """Return True if some types are decimals and others are integers or half floats."""
+    found = [pa.types.is_decimal(arrow) for arrow in types]
+    return any(found) and any(arrow in _DIGITS or pa.types.is_float16(arrow) for arrow in types)
+
+
+def _wide_field(field: Any) -> Any:
+    """Return a field that pyarrow unifies with decimals to a type to which pyarrow casts both.
+
+    pyarrow gives an integer fewer digits than its cast asks for, and casts no decimal to float16.
+    decimal32 and decimal64 have no kernel for "in".
+    """
+    arrow = field.type
+    if arrow in _DIGITS:
+        return field.with_type(pa.decimal128(_DIGITS[arrow], 0))
+    if pa.types.is_float16(arrow):
+        return field.with_type(pa.float64())
+    if pa.types.is_decimal(arrow) and arrow.bit_width < 128:
+        return field.with_type(pa.decimal128(arrow.precision, arrow.scale))
+    return field
 
 
 def _plain_field(field: Any) -> Any:

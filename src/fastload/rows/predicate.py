@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -171,27 +172,25 @@ def _is_expression(filters: object) -> bool:
 def expression_of(
     filters: Any,
     path_of: Callable[[str], tuple[str, ...]],
-    value_of: Callable[[str, Any], Any] = lambda _name, value: value,
+    condition_of: Callable[[str, str, Any], tuple[str, Any]] = lambda _name, *rest: rest,
 ) -> Any:
     """Convert filters to an Expression; return None for None.
 
     Args:
         filters: an Expression, a list of conditions, or None.
         path_of: returns the path of a column, given its name in a condition.
-        value_of: returns the value to compare with, given the name and the value of a condition.
+        condition_of: returns the operator and the value to compare with, given the name, the
+            operator and the value of a condition.
 
     Raises:
         ValueError: the conditions are not in pyarrow's form.
     """
     if filters is None or _is_expression(filters):
         return filters
-    paths = [
-        [
-            (path_of(name), operator, value_of(name, _stored(value)))
-            for name, operator, value in conjunction
-        ]
-        for conjunction in _conjunctions(filters)
-    ]
+    paths = []
+    for conjunction in _conjunctions(filters):
+        parts = [(path_of(name), *condition_of(name, *rest)) for name, *rest in conjunction]
+        paths.append([(path, operator, _stored(value)) for path, operator, value in parts])
     try:
         from pyarrow.parquet import filters_to_expression
 
@@ -203,16 +202,22 @@ def expression_of(
 def _stored(value: Any) -> Any:
     """Return a numpy.datetime64 or a large integer as the scalar that pyarrow does not make of it.
 
-    A large integer is one that only uint64 holds. A list or a set of such integers becomes an
-    array.
+    An integer that int64 can't hold becomes uint64, or a decimal if uint64 can't hold it either.
+    A list or a set with such an integer becomes an array, or a list of decimals.
     """
     if isinstance(value, np.datetime64):
         import pyarrow as pa
 
         return pa.array(np.array([value]))[0]
     if isinstance(value, (list, tuple, set, frozenset)):
-        return as_uint64(value) if any(_is_large(each) for each in value) else value
-    return as_uint64(value) if _is_large(value) else value
+        if not any(_is_large(each) for each in value):
+            return value
+        found = as_uint64(value)
+        exact = found is value and all(is_integer(each) for each in value)
+        return [Decimal(int(each)) for each in value] if exact else found
+    if not _is_large(value):
+        return value
+    return as_uint64(value) if 0 <= value < 2**64 else Decimal(int(value))
 
 
 def is_integer(value: Any) -> bool:
@@ -233,7 +238,7 @@ def as_uint64(value: Any) -> Any:
 
 
 def _is_large(value: Any) -> bool:
-    return is_integer(value) and int(value) >= 2**63
+    return is_integer(value) and not -(2**63) <= int(value) < 2**63
 
 
 def _conjunctions(filters: Sequence[Any]) -> Sequence[Sequence[Any]]:

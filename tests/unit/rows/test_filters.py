@@ -21,6 +21,7 @@ from fastload.rows.selection import select_rows
 from fastload.source.source import Source
 
 ROWS = 5000
+SMALL = hasattr(pa, "decimal32")
 
 
 def table_of(rows=ROWS, first=0):
@@ -435,8 +436,92 @@ def test_large_integers_are_compared_as_uint64(tmp_path):
     assert kept(">", 5) == [1, 2, 3, 4]
     assert kept("in", {5, 2**64 - 1}) == [0, 4]
     assert kept("not in", [2**63]) == [0, 1, 3, 4]
-    with pytest.raises(ValueError, match="pyarrow's form"):
-        kept("<", 2**64)
+
+
+@pytest.mark.parametrize("arrow", [pa.uint64(), pa.int64(), pa.uint8(), pa.int32()], ids=str)
+@pytest.mark.parametrize("value", [-1, -5, 2**63, 2**64, 2**70, -(2**63) - 1, -(2**200)])
+@pytest.mark.parametrize("operator", ["==", "!=", "<", "<=", ">", ">=", "in", "not in"])
+def test_integers_beyond_a_columns_type_are_compared_by_value(tmp_path, arrow, value, operator):
+    most = 2 ** (arrow.bit_width - pa.types.is_signed_integer(arrow)) - 1
+    values = [0, 5, most, *([] if pa.types.is_unsigned_integer(arrow) else [-2, -most - 1])]
+    table = pa.table({"number": range(len(values) + 1), "id": pa.array([*values, None], arrow)})
+    pq.write_table(table, tmp_path / "0.parquet")
+    passes = {
+        "==": lambda each: each == value,
+        "!=": lambda each: each != value,
+        "<": lambda each: each < value,
+        "<=": lambda each: each <= value,
+        ">": lambda each: each > value,
+        ">=": lambda each: each >= value,
+        "in": lambda each: each in (value, 5),
+        "not in": lambda each: each not in (value, 5),
+    }[operator]
+    expected = [number for number, each in enumerate(values) if passes(each)]
+    expected += [len(values)] if operator == "not in" else []  # as pyarrow has it
+    given = value if "in" not in operator else [value, 5]
+    filters = (("id", operator, given), [("id", operator, given), ("number", ">=", 0)])
+    for each in filters:
+        found = FastParquetDataset(tmp_path, columns=["number"], filters=each, batch_size=9)
+        assert numbers_of(found) == expected
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (pa.int64(), pa.decimal128(10, 2)),
+        (pa.int32(), pa.decimal128(10, 2)),
+        (pa.uint64(), pa.decimal128(18, 2)),
+        (pa.int64(), pa.decimal128(38, 25)),
+        (pa.int64(), pa.decimal256(50, 2)),
+        (pa.float16(), pa.decimal128(10, 2)),
+        (pa.float32(), pa.decimal128(10, 2)),
+        *([(each, pa.decimal32(7, 2)) for each in (pa.int32(), pa.int64())] if SMALL else []),
+    ],
+    ids=str,
+)
+def test_columns_of_numbers_in_one_file_and_decimals_in_another(tmp_path, one, other):
+    numbers = [1, 2, None, 4]
+    decimals = [Decimal("1.50"), Decimal("2.00"), None, Decimal("3.25")]
+    for name, values, arrow in (("0", numbers, one), ("1", decimals, other)):
+        column = pa.array(values, arrow)
+        start = 4 * int(name)
+        table = pa.table({"number": range(start, start + 4), "v": column})
+        pq.write_table(table, tmp_path / f"{name}.parquet", row_group_size=2)
+
+    def kept(filters):
+        return numbers_of(FastParquetDataset(tmp_path, columns=["number"], filters=filters))
+
+    assert kept(pc.field("v").is_valid()) == [0, 1, 3, 4, 5, 7]
+    assert kept(("v", ">", 1)) == [1, 3, 4, 5, 7]
+    assert kept(("v", ">", Decimal("1.5"))) == [1, 3, 5, 7]
+    assert kept(("v", "<", 1.75)) == [0, 4]
+    assert kept(("v", "in", [2, 4])) == [1, 3, 5]
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        ("day", "==", datetime.date(2024, 5, 1)),
+        ("day", "in", [datetime.date(2024, 5, 1)]),
+        ("day", "<", datetime.datetime(2024, 5, 1, tzinfo=datetime.timezone.utc)),
+        pc.scalar(datetime.date(2024, 5, 1)) == pc.field("day"),
+    ],
+    ids=str,
+)
+def test_dates_and_hive_keys(tmp_path, filters):
+    (tmp_path / "day=2024-05-01").mkdir()
+    pq.write_table(pa.table({"number": [0, 1, 2]}), tmp_path / "day=2024-05-01/0.parquet")
+    with pytest.raises(SchemaError, match=r'a Hive key .* write a str .*"2024-01-31.*" - at'):
+        FastParquetDataset(tmp_path, columns=["number"], filters=filters)
+    text = FastParquetDataset(tmp_path, columns=["number"], filters=("day", ">", "2024-04-30"))
+    assert text.num_rows == 3
+
+
+def test_text_and_numbers(tmp_path):
+    pq.write_table(pa.table({"a": [1], "s": ["b"]}), tmp_path / "0.parquet")
+    for filters in (("a", ">", "1"), ("s", "==", 3), ("s", "in", [3.5])):
+        with pytest.raises(SchemaError, match="a column of numbers with a number - at"):
+            FastParquetDataset(tmp_path, filters=filters)
 
 
 def test_values_that_filters_cannot_be_asked_of(tmp_path):
