@@ -10,6 +10,7 @@ import time
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING
+from urllib.request import getproxies, proxy_bypass
 
 from fastload.errors import SourceChangedError, StorageError
 
@@ -81,6 +82,10 @@ _FINAL_NAMES = (
     "BadZipFile",
     "ReadError",
 )
+# Parts of errors of obstore, aiohttp and botocore about connections that a proxy may have refused.
+_UNCONNECTED = ("error sending request", "ProxyConnectionError", "ProxyError")
+_SERVER = re.compile(r"\b(https?)://([^/\s]+)")
+_PROXIED = ("http", "https", "all")
 _FINAL_NUMBERS = (errno.EINVAL, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTSUP, errno.EROFS)
 
 
@@ -219,4 +224,19 @@ def meaning(error: BaseException, what: str, tries: int) -> StorageError | Sourc
             f"{describe(error)}: the file was replaced or deleted"
         )
     times = f" after {tries} tries" if tries > 1 else ""
-    return StorageError(f"Expected {what}, got {describe(error)}{times}")
+    return StorageError(f"Expected {what}, got {describe(error)}{_proxy_hint(error)}{times}")
+
+
+def _proxy_hint(error: BaseException) -> str:
+    """Name the environment's proxy, for an error about a connection that the proxy may refuse."""
+    if not any(text in f"{type(error).__name__}: {error}" for text in _UNCONNECTED):
+        return ""
+    proxies = {scheme: proxy for scheme, proxy in getproxies().items() if scheme in _PROXIED}
+    url = _SERVER.search(str(error)) if "error sending request" in str(error) else None
+    if url is not None:
+        used = url[1] if url[1] in proxies else "all"
+        if proxy_bypass(url[2]):
+            return ""
+        proxies = {used: proxies[used]} if used in proxies else {}
+    found = [f"{scheme.upper()}_PROXY={_USER.sub('://', proxies[scheme])}" for scheme in proxies]
+    return f", through the environment's proxy {' or '.join(sorted(found))}" if found else ""

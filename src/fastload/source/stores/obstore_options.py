@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import configparser
+import inspect
 import json
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from fastload.runtime.hints import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,6 +21,7 @@ __all__ = [
     "S3",
     "NativeOptions",
     "UnsupportedOptionsError",
+    "check_gcs_options",
     "object_store_options",
 ]
 
@@ -34,6 +38,8 @@ _IGNORED = {
     "session_kwargs", "skip_instance_cache", "socket_timeout", "timeout", "use_listings_cache",
     "use_ssl", "version_aware",
 }  # fmt: skip
+# Words of other stores for options of gcsfs.
+_GCS_WORDS = {"anon": 'token="anon"', "credentials": "token", "endpoint": "endpoint_url"}
 # The kinds of Google's credentials files that obstore reads.
 _GOOGLE_KINDS = ("service_account", "authorized_user")
 _GOOGLE_LOGIN = "~/.config/gcloud/application_default_credentials.json"
@@ -212,6 +218,36 @@ class NativeOptions:
         known = any(f"AZURE_STORAGE_{name}" in os.environ for name in names)
         if anon and "credential_type" not in self.config and not known:
             self.config["skip_signature"] = True
+
+
+def check_gcs_options(options: Mapping[str, Any]) -> None:
+    """Raise an error for options that gcsfs does not know, which gcsfs would ignore.
+
+    Args:
+        options: options in the words of fsspec.
+
+    Raises:
+        ValueError: gcsfs does not know an option, which is named.
+    """
+    try:
+        from fsspec.asyn import AsyncFileSystem
+        from fsspec.dircache import DirCache
+        from gcsfs.core import GCSFileSystem
+    except ImportError:
+        return  # whoever opens the store says what is missing
+    known = {
+        name
+        for each in (GCSFileSystem, AsyncFileSystem, DirCache)
+        for name, parameter in inspect.signature(each.__init__).parameters.items()
+        if name != "self" and parameter.kind is not parameter.VAR_KEYWORD
+    }
+    for name in options:
+        if name not in known | _IGNORED:
+            near = [_GCS_WORDS[name]] if name in _GCS_WORDS else nearest(name, sorted(known))
+            hint = f": write {' or '.join(f'`{each}`' for each in near)}" if near else ""
+            raise ValueError(
+                f"Expected storage_options that gcsfs knows for gs://, got `{name}`{hint}"
+            )
 
 
 def object_store_options(protocol: str, options: Mapping[str, Any]) -> dict[str, str]:

@@ -164,7 +164,15 @@ class NativeStore(Store):
             container, _, host = root.partition("@")
             if host:
                 config = {"account_name": host.partition(".")[0], **config}
-            return stores.AzureStore(container, config=config, **common)
+            try:
+                return stores.AzureStore(container, config=config, **common)
+            except Exception as error:
+                if "Account must be specified" not in str(error):
+                    raise
+                raise StorageError(
+                    "Expected the name of an Azure storage account, got none: write "
+                    'storage_options={"account_name": ...}, or set AZURE_STORAGE_ACCOUNT_NAME'
+                ) from None
         return stores.HTTPStore.from_url(root, **common)
 
     @override

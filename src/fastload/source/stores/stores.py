@@ -27,7 +27,9 @@ from fastload.source.stores.hub.hub_paths import HUB
 from fastload.source.stores.hub.hub_store import HubMemory, HubStore
 from fastload.source.stores.obstore_options import (
     AZURE,
+    GCS,
     UnsupportedOptionsError,
+    check_gcs_options,
     object_store_options,
 )
 from fastload.source.stores.obstore_store import (
@@ -99,6 +101,7 @@ class Stores:
                 )
         self._filesystem = filesystem
         self._options = dict(options or {})
+        self._checked = not options
         self._io = io
         self._hub = HubMemory()
         self._raw: RawTier | None = None
@@ -116,7 +119,7 @@ class Stores:
         Raises:
             SourceNotFoundError: no file was found; the error names the URL.
             StorageError: a store could not be read; the error names the URL.
-            ValueError: no client knows the scheme of a URL.
+            ValueError: no client knows the scheme of a URL, or gcsfs does not know an option.
         """
         paths = [self._remote_path_of(entry) for entry in entries]
         remote = [path for path in paths if path is not None]
@@ -143,6 +146,18 @@ class Stores:
         if self._filesystem is None and not self._options:
             self._options = dict(options)
 
+    def check_serves_tables(self, uri: str) -> None:
+        """Raise an error if the stores can't serve a table.
+
+        Raises:
+            ValueError: the files are read through a filesystem object.
+        """
+        if self._filesystem is not None:
+            raise ValueError(
+                "Expected storage_options for a table, got a filesystem, which the library that "
+                f"reads the table's metadata can't use - at {uri}"
+            )
+
     def options_for_libraries(self, uri: str) -> dict[str, str] | None:
         """Return the options of a URL's store in the words of object_store, for deltalake.
 
@@ -150,11 +165,7 @@ class Stores:
             ValueError: the files are read through a filesystem object, or object_store has no
                 counterpart of an option.
         """
-        if self._filesystem is not None:
-            raise ValueError(
-                "Expected storage_options for a table, got a filesystem, which the library that "
-                f"reads the table's metadata can't use - at {uri}"
-            )
+        self.check_serves_tables(uri)
         url = url_of(uri)
         return None if url is None else object_store_options(url[0], self._options)
 
@@ -163,6 +174,9 @@ class Stores:
         url = url_of(entry)
         if url is not None:
             _check_scheme(*url)
+            if url[0] in GCS and not self._checked:
+                check_gcs_options(self._options)
+                self._checked = True
         # A local path may look like a chain.
         text = isinstance(entry, str) and (url is not None or "::" in entry)
         if text and (url is not None or not os.path.lexists(entry)):

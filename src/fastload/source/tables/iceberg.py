@@ -71,6 +71,7 @@ class Iceberg:
 
     def _open(self, storage: Stores) -> Table:
         """Read the metadata of the table; raises as `Delta._open`."""
+        storage.check_serves_tables(self.table)
         try:
             import pyiceberg.exceptions as errors
         except ImportError:
@@ -112,11 +113,22 @@ class Iceberg:
             properties = self.catalog if isinstance(self.catalog, Mapping) else {}
             return StaticTable.from_metadata(self.table, {**properties})
         catalog = self.catalog
-        if catalog is None or isinstance(catalog, str):
-            catalog = load_catalog(catalog)
-        elif isinstance(catalog, Mapping):
-            properties = {**catalog}
-            catalog = load_catalog(properties.pop("name", None), **properties)
+        if catalog is None or isinstance(catalog, (str, Mapping)):
+            properties = {**catalog} if isinstance(catalog, Mapping) else {}
+            name = properties.pop("name", None) if isinstance(catalog, Mapping) else catalog
+            try:
+                catalog = load_catalog(name, **properties)
+            except ValueError as error:
+                if not str(error).startswith("URI missing"):
+                    raise
+                which = f"the catalog {name!r}" if name else "the default catalog"
+                got = "a dict without one" if isinstance(catalog, Mapping) else "none"
+                raise ValueError(
+                    f"Expected the address of {which}, got {got}: write Iceberg({self.table!r}, "
+                    'catalog={"uri": ...}), or write the address in pyiceberg\'s configuration, '
+                    f"as ~/.pyiceberg.yaml or $PYICEBERG_CATALOG__{(name or 'default').upper()}"
+                    f"__URI - at {self.table}"
+                ) from None
         return catalog.load_table(self.table)
 
     def _planned(self, table: Any) -> Table:

@@ -505,3 +505,29 @@ def test_errors_say_what_is_missing(catalog, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyiceberg.exceptions", None)
     with pytest.raises(ImportError, match=r"pip install 'fastload\[iceberg\]'"):
         FastParquetDataset(Iceberg("db.t", catalog=catalog))
+
+
+@pytest.mark.parametrize(
+    ("catalog", "said"),
+    [
+        (None, "of the default catalog, got none: .*PYICEBERG_CATALOG__DEFAULT__URI"),
+        ("prod", "of the catalog 'prod', got none: .*PYICEBERG_CATALOG__PROD__URI"),
+        ({"type": "sql"}, "of the default catalog, got a dict without one: "),
+    ],
+)
+def test_a_catalog_without_an_address(catalog, said):
+    with pytest.raises(ValueError, match=rf"{said}.* - at shop\.events$") as raised:
+        FastParquetDataset(Iceberg("shop.events", catalog=catalog))
+    assert "write Iceberg('shop.events', catalog={\"uri\": ...})" in str(raised.value)
+
+
+def test_a_filesystem_cannot_serve_a_table(tmp_path):
+    import fsspec
+
+    catalog = iceberg_catalog(tmp_path)
+    table = catalog.create_table("db.t", pa.schema([("x", pa.int64())]))
+    table.append(pa.table({"x": range(5)}))
+    source = Iceberg("db.t", catalog=catalog)
+    with pytest.raises(ValueError, match="Expected storage_options for a table, got a filesystem"):
+        FastParquetDataset(source, filesystem=fsspec.filesystem("file"))
+    assert FastParquetDataset(source, columns=["x"]).num_rows == 5
