@@ -376,7 +376,7 @@ def test_batches_whose_tokens_int32_does_not_count_are_refused(path):
 
 
 def test_warming_of_local_files_is_refused(path, tmp_path):
-    with pytest.raises(CacheError, match="no cached file"):
+    with pytest.raises(CacheError, match="got local files alone"):
         packed(path, cache=Cache(tmp_path)).warm_cache(False)
 
 

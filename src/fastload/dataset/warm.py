@@ -79,6 +79,12 @@ def _warm_files(
         if not storage.keeps(files):
             if cause := storage.cache_failure:
                 raise CacheError(f"Expected to write to the cache, got: {cause}")
+            if storage.has_cache and not engines.source.remote:
+                raise CacheError(
+                    "Expected files of a store, whose bytes a cache keeps, got local files alone: "
+                    "of local files a cache keeps what `preprocess` makes, unless only bytes are "
+                    f"kept (Cache(decoded=False), --raw-only) - at {files[0].path}"
+                )
             raise CacheError(
                 "Expected a dataset with cache= and files of a store, got one with no cached file"
             )

@@ -179,7 +179,7 @@ class FilterSchema:
         A condition on an integer that the column's type can't hold becomes one on the least or
         the greatest number of the type, which the same rows pass.
         """
-        arrow = self._type_of(self._path(name))
+        arrow = type_at(self.arrow, self._path(name))
         if arrow not in _DIGITS:
             return operator, self._value(name, value)
         least, most = _limits(arrow)

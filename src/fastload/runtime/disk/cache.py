@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -108,11 +108,25 @@ def tiers_of(cache: Cache) -> list[Path]:
 _warned: set[Path] = set()
 
 
-def tell_once(cache: Cache, text: str) -> None:
-    """Warn that a cache can't keep what it was asked to: once a process for each directory."""
+def tell_once(cache: Cache, text: str, *, raises: bool = False) -> None:
+    """Warn that a cache can't keep what it was asked to: once a process for each directory.
+
+    Args:
+        cache: the cache.
+        text: the warning.
+        raises: True if a warning that Python's filters turn into an error may be raised. False
+            prints such a warning, because the error would end a thread whose errors nobody looks
+            at, or a pass that can go on.
+
+    Raises:
+        UserWarning: Python's filters turn the warning into an error, and `raises` is True.
+    """
     if cache.path in _warned:
         return
-    _warned.add(cache.path)
-    # A warning raised as an error would end a thread whose errors nobody looks at.
-    with contextlib.suppress(UserWarning):
+    try:
         warn(text)
+    except UserWarning as error:
+        if raises:
+            raise
+        print(f"{type(error).__name__}: {text}", file=sys.stderr, flush=True)
+    _warned.add(cache.path)

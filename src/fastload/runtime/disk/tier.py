@@ -37,6 +37,7 @@ class CacheTier:
 
     Raises:
         CacheError: other users may write to the directory.
+        UserWarning: the directory can't be used, and Python's filters turn warnings into errors.
     """
 
     _name: ClassVar[str]  # name of the directory
@@ -45,9 +46,9 @@ class CacheTier:
     def __init__(self, cache: Cache, *, keeps: bool = True) -> None:
         self._cache = cache
         self._keeps = keeps
-        self._begin()
+        self._begin(raises=True)
 
-    def _begin(self) -> None:
+    def _begin(self, *, raises: bool = False) -> None:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._described: set[str] = set()
@@ -59,9 +60,9 @@ class CacheTier:
             if self.writes:
                 open_directory(self._cache.path, self._name)
         except FileExistsError:
-            self.give_up(f"Not a directory - at {self._cache.path}")
+            self.give_up(f"Not a directory - at {self._cache.path}", raises=raises)
         except OSError as error:
-            self.give_up(f"{error.strerror} - at {self.directory}")
+            self.give_up(f"{error.strerror} - at {self.directory}", raises=raises)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._cache,)
@@ -72,8 +73,8 @@ class CacheTier:
             self._begin()
         return self
 
-    def give_up(self, cause: str) -> None:
-        """Stop writing entries in this process, and warn once."""
+    def give_up(self, cause: str, *, raises: bool = False) -> None:
+        """Stop writing entries in this process, and warn once; see `tell_once` for `raises`."""
         with self._lock:
             warned, self.writes = not self.writes, False
             if not warned:
@@ -83,6 +84,7 @@ class CacheTier:
                 self._cache,
                 f"Can't keep more in the cache: {cause}; data that is not in the cache is "
                 f"{self._instead} each time",
+                raises=raises,
             )
 
     def check_room_since(self, began_ns: int) -> None:

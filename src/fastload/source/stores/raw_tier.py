@@ -65,14 +65,14 @@ class RawTier(CacheTier):
     """
 
     _name = RAW
-    _instead = "read from the store"
+    _instead = "read from its source"
 
     def __init__(self, cache: Cache, store: str | None) -> None:
         self._store = store
         super().__init__(cache, keeps=store is not None)
 
-    def _begin(self) -> None:
-        super()._begin()
+    def _begin(self, *, raises: bool = False) -> None:
+        super()._begin(raises=raises)
         self._names: dict[tuple[str, StoredFile], str] = {}
         self.ranges = core.RangeCache(os.fspath(self.directory))
 

@@ -259,6 +259,11 @@ class Stores:
         return any(file.stored and raw.name_of(file.kind, file.stored) for file in files)
 
     @property
+    def has_cache(self) -> bool:
+        """True if there is a cache for byte ranges of the files of stores."""
+        return self._raw is not None
+
+    @property
     def cache_failure(self) -> str:
         """Why this process keeps no further byte ranges on disk; "" if nothing failed."""
         return self._raw.of_process().failure if self._raw is not None else ""
