@@ -191,6 +191,7 @@ except RuntimeError as error:
 """
     out, err = run(script, path)
     assert out.startswith("Expected 1000 threads, got "), out
+    assert "(ulimit -u, pids.max of the cgroup) or of virtual memory (ulimit -v): " in out
     assert err == ""
 
 

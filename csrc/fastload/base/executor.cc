@@ -140,9 +140,12 @@ class ThreadPool final : public Executor {
           Run();
         });
       } catch (const std::system_error& refused) {
-        throw std::system_error(refused.code(), "Expected " + std::to_string(threads) +
-                                                    " threads, got " +
-                                                    std::to_string(threads_.size()));
+        throw std::system_error(refused.code(),
+                                "Expected " + std::to_string(threads) + " threads, got " +
+                                    std::to_string(threads_.size()) +
+                                    "; pass fewer threads=, or raise the limit of "
+                                    "processes (ulimit -u, pids.max of "
+                                    "the cgroup) or of virtual memory (ulimit -v)");
       }
     }
   }
