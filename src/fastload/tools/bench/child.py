@@ -135,7 +135,7 @@ def measure(job: Job) -> Timing:
             cpu_before = usage.cpu_s()
         started = time.perf_counter()
     used = usage.cpu_s() - cpu_before
-    bottleneck = contender.bottleneck()
+    bottleneck = contender.bottleneck() if hasattr(contender, "bottleneck") else ""
     conversion_s = getattr(contender, "conversion_s", 0.0)
     # Without a later epoch, no figure is of kept pages.
     kept = contender.kept() if seconds[1:] and hasattr(contender, "kept") else (0, 0)

@@ -58,16 +58,14 @@ class Contender(Protocol):
     """A reader of a Work.
 
     A contender that converts the files has an attribute `conversion_s`: the seconds that the
-    conversion took.
+    conversion took. A contender that measures its stages has a method `bottleneck`, which returns
+    the slowest stage.
     """
 
     def __init__(self, work: Work) -> None: ...
 
     def epoch(self, number: int) -> Iterable[Mapping[str, torch.Tensor]]:
         """Yield the batches of one epoch: name -> Tensor (B,), in the order of Work.columns."""
-
-    def bottleneck(self) -> str:
-        """Return the slowest stage that the contender measured; "" if it measures no stages."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,3 @@ class Contender:
             rows = rows.shuffle(seed=self._work.seed + number)
         blocks = (table_tensors(block, self._work.columns) for block in rows.to_arrow_iter())
         return cut(blocks, self._work.batch_size)
-
-    def bottleneck(self) -> str:
-        """Return the slowest stage, as `Contender.bottleneck` describes."""
-        return ""

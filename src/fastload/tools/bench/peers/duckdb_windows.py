@@ -36,10 +36,6 @@ class Contender:
         """Yield the batches of one epoch, as `Contender.epoch` describes."""
         return epoch_by_windows(self._work, number, self._read)
 
-    def bottleneck(self) -> str:
-        """Return the slowest stage, as `Contender.bottleneck` describes."""
-        return ""
-
     def _read(self, window: list[RowGroup]) -> dict[str, list[torch.Tensor]]:
         columns = ", ".join(_quoted(name, '"') for name in self._work.columns)
         # No injection: names and files are quoted.

@@ -33,10 +33,6 @@ class ArrowStream:
         for table in rows.iter(self._work.batch_size):
             yield table_tensors(table, self._work.columns)
 
-    def bottleneck(self) -> str:
-        """Return the slowest stage, as `Contender.bottleneck` describes."""
-        return ""
-
 
 class TorchStream:
     """Tensors of a stream of Parquet files.
@@ -55,10 +51,6 @@ class TorchStream:
         rows = _stream(self._work, number).with_format("torch")
         for batch in rows.iter(self._work.batch_size):
             yield {name: batch[name].to(dtype) for name, dtype in self._dtypes.items()}
-
-    def bottleneck(self) -> str:
-        """Return the slowest stage, as `Contender.bottleneck` describes."""
-        return ""
 
 
 class ConvertedFiles:
@@ -86,10 +78,6 @@ class ConvertedFiles:
             rows = rows.shuffle(seed=self._work.seed + number, keep_in_memory=True)
         for table in rows.iter(self._work.batch_size):
             yield table_tensors(table, self._work.columns)
-
-    def bottleneck(self) -> str:
-        """Return the slowest stage, as `Contender.bottleneck` describes."""
-        return ""
 
 
 def _stream(work: Work, epoch: int) -> Any:

@@ -41,10 +41,6 @@ class Contender:
         for batch in self._loader:
             yield {name: batch[name].to(dtype) for name, dtype in self._dtypes.items()}
 
-    def bottleneck(self) -> str:
-        """Return the slowest stage, as `Contender.bottleneck` describes."""
-        return ""
-
     def _index(self, directory: Path) -> None:
         # LitData reads all files of one directory, in the order of their names.
         files = directory / "files"

@@ -39,10 +39,6 @@ class ByColumn:
         for chosen in torch.split(_permutation(self._work, number, rows), size):
             yield {name: column.index_select(0, chosen) for name, column in self._columns.items()}
 
-    def bottleneck(self) -> str:
-        """Return the slowest stage, as `Contender.bottleneck` describes."""
-        return ""
-
 
 class RowMajor:
     """A tensor (rows, columns) for each dtype; the columns of a batch are views of its rows."""
@@ -67,10 +63,6 @@ class RowMajor:
             return
         for chosen in torch.split(_permutation(self._work, number, rows), size):
             yield self._batch({d: t.index_select(0, chosen) for d, t in self._tables.items()})
-
-    def bottleneck(self) -> str:
-        """Return the slowest stage, as `Contender.bottleneck` describes."""
-        return ""
 
     def _batch(self, tables: dict[torch.dtype, torch.Tensor]) -> _Batch:
         columns = {

@@ -44,10 +44,6 @@ class Contender:
         for batch in self._loader:
             yield {name: batch[name].to(dtype) for name, dtype in self._dtypes.items()}
 
-    def bottleneck(self) -> str:
-        """Return the slowest stage, as `Contender.bottleneck` describes."""
-        return ""
-
     def _convert(self, directory: Path) -> None:
         encodings = {
             name: str(dtype).removeprefix("torch.").replace("bool", "uint8")

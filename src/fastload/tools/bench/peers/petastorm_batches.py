@@ -41,7 +41,3 @@ class Contender:
         with BatchedDataLoader(reader, work.batch_size, shuffling_queue_capacity=queue) as batches:
             for batch in batches:
                 yield {name: batch[name].to(dtype) for name, dtype in self._dtypes.items()}
-
-    def bottleneck(self) -> str:
-        """Return the slowest stage, as `Contender.bottleneck` describes."""
-        return ""

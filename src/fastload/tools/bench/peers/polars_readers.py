@@ -38,10 +38,6 @@ class Loader:
         self._dataset.number = number
         return self._loader
 
-    def bottleneck(self) -> str:
-        """Return the slowest stage, as `Contender.bottleneck` describes."""
-        return ""
-
 
 class _Rows(IterableDataset[_Batch]):
     def __init__(self, work: Work) -> None:
@@ -76,10 +72,6 @@ class WindowReader:
     def epoch(self, number: int) -> Iterator[dict[str, torch.Tensor]]:
         """Yield the batches of one epoch, as `Contender.epoch` describes."""
         return epoch_by_windows(self._work, number, self._read)
-
-    def bottleneck(self) -> str:
-        """Return the slowest stage, as `Contender.bottleneck` describes."""
-        return ""
 
     def _read(self, window: list[RowGroup]) -> dict[str, list[torch.Tensor]]:
         names = list(self._work.columns)

@@ -39,10 +39,6 @@ class Reference:
             for record in open_parquet(file).iter_batches(columns=names):
                 yield {name: arrow_tensor(record.column(name)) for name in names}
 
-    def bottleneck(self) -> str:
-        """Return the slowest stage, as `Contender.bottleneck` describes."""
-        return ""
-
 
 class Loader:
     """A DataLoader for all epochs, over an IterableDataset that calls `iter_batches`."""
@@ -57,10 +53,6 @@ class Loader:
         """Yield the batches of one epoch, as `Contender.epoch` describes."""
         self._dataset.number = number
         return self._loader
-
-    def bottleneck(self) -> str:
-        """Return the slowest stage, as `Contender.bottleneck` describes."""
-        return ""
 
 
 class _Rows(IterableDataset[_Batch]):
@@ -141,10 +133,6 @@ class WindowReader:
     def epoch(self, number: int) -> Iterator[dict[str, torch.Tensor]]:
         """Yield the batches of one epoch, as `Contender.epoch` describes."""
         return epoch_by_windows(self._work, number, self._read)
-
-    def bottleneck(self) -> str:
-        """Return the slowest stage, as `Contender.bottleneck` describes."""
-        return ""
 
     def _read(self, window: list[RowGroup]) -> dict[str, list[torch.Tensor]]:
         names = list(self._work.columns)

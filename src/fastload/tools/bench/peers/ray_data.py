@@ -54,7 +54,3 @@ class Contender:
             )
         for batch in batches:
             yield {name: batch[name] for name in work.columns}
-
-    def bottleneck(self) -> str:
-        """Return the slowest stage, as `Contender.bottleneck` describes."""
-        return ""
