@@ -26,14 +26,15 @@ beside the stored results; neither --compare nor --quick stores results.
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from support.core_rows import BY_NAME
 from support.core_sections import SECTIONS, Setting
-from support.other_load import OtherLoad
 
 from fastload.runtime.cores import available_cores
+from fastload.tools.bench.machine.other_load import OtherLoad
 from support import core_results
 
 if TYPE_CHECKING:
@@ -86,10 +87,12 @@ def main() -> None:
     before = core_results.stored() if arguments.compare else {}
     figures = []
     load = OtherLoad()
+    cores = os.cpu_count() or 1
     for section in arguments.sections:
         print(f"{section}: medians of {repeats}, {setting.threads} threads", flush=True)
         for figure in SECTIONS[section](setting):
-            figure.details["others_cpu_share"] = load.share()
+            figure.details["others_cpu_share"] = (load.cores() or 0.0) / cores
+            load = OtherLoad()
             print(f"  {line(figure, before.get(figure.name))}", flush=True)
             figures.append(figure)
     short = sum(figure.short for figure in figures)

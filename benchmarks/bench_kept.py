@@ -25,7 +25,6 @@ import argparse
 import os
 import statistics
 import tempfile
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -40,6 +39,7 @@ import pyarrow.parquet as pq
 import torch
 from support.core_results import Figure
 from support.fractions_of_roof import SteadyPasses, keep_no_pages
+from support.passes import seconds_of_pass
 
 from fastload import FastParquetDataset, Stack
 from fastload.runtime.cores import available_cores
@@ -198,14 +198,6 @@ def check(path: Path, table: _Tensors, stacks: Mapping[str, str | list[str]]) ->
                     raise SystemExit(f"Expected the same order with kept pages - at {path}")
 
 
-def seconds_of(batches: Iterable[object]) -> float:
-    """Return the seconds to take all batches; each is dropped at once."""
-    start = time.perf_counter()
-    for _ in batches:
-        pass
-    return time.perf_counter() - start
-
-
 def measure(
     section: Section, codecs: list[str], directory: Path, *, epochs: int, repeats: int
 ) -> None:
@@ -230,12 +222,12 @@ def measure(
     kept: dict[str, int] = {}
     for _ in range(repeats):
         for name, of_name in held.items():
-            tensors[name] += [seconds_of(epoch_of(of_name, n)) for n in range(_EARLY + 1)][1:]
+            tensors[name] += [seconds_of_pass(epoch_of(of_name, n)) for n in range(_EARLY + 1)][1:]
         for codec, path in paths.items():
             for name, columns, shuffle in ways:
                 for keep in (False, True):
                     with dataset_of(path, columns, shuffle=shuffle, keep=keep) as dataset:
-                        seconds = [seconds_of(dataset) for _ in range(epochs)]
+                        seconds = [seconds_of_pass(dataset) for _ in range(epochs)]
                         kept[codec] = dataset.stats().memory.kept
                     key = (codec, name, shuffle, keep)
                     first.setdefault(key, []).append(seconds[0])
@@ -305,7 +297,7 @@ def measure_filter(directory: Path, *, repeats: int) -> None:
         for _ in range(repeats):
             for name, steady in passes.items():
                 seconds[name].append(steady.measure()[0])
-            seconds["polars"].append(seconds_of(ways["polars"]()))
+            seconds["polars"].append(seconds_of_pass(ways["polars"]()))
         kept = on.stats().memory.kept
         on.close()
         off.close()

@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import statistics
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
+from support.passes import seconds_of_pass
 
 from fastload import FastParquetDataset, kernel
 
@@ -177,23 +177,14 @@ def check(path: Path, batch_size: int) -> None:
                     )
 
 
-def run(dataset: FastParquetDataset) -> None:
-    """Read one pass."""
-    for _batch in dataset:
-        pass
-
-
 def medians(path: Path, batch_size: int, repeats: int, *, shuffled: bool) -> dict[str, list[float]]:
     """Return the median and the least seconds of a pass for each way."""
     seconds: dict[str, list[float]] = {name: [] for name in WAYS}
     for _ in range(repeats):
         for name, of_way in seconds.items():
             with dataset_of(path, name, batch_size, shuffled=shuffled) as dataset:
-                run(dataset)
-                start = time.perf_counter()
-                for _pass in range(_PASSES):
-                    run(dataset)
-                of_way.append((time.perf_counter() - start) / _PASSES)
+                seconds_of_pass(dataset)
+                of_way.append(seconds_of_pass(dataset, _PASSES))
     return {name: [statistics.median(values), min(values)] for name, values in seconds.items()}
 
 

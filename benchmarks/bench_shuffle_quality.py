@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import statistics
 import tempfile
-import time
 from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from support.passes import seconds_of_pass
 
 from fastload import FastParquetDataset
 from fastload.runtime.cores import available_cores
@@ -99,18 +99,9 @@ def pass_seconds(path: Path, windows: list[int | None], threads: int, repeats: i
     for _ in range(repeats):
         for window, own in zip(windows, seconds, strict=True):
             with open_dataset(path, window, threads) as dataset:
-                deliver(dataset)
-                start = time.perf_counter()
-                for _pass in range(_TIMED_PASSES):
-                    deliver(dataset)
-                own.append((time.perf_counter() - start) / _TIMED_PASSES)
+                seconds_of_pass(dataset)
+                own.append(seconds_of_pass(dataset, _TIMED_PASSES))
     return [statistics.median(own) for own in seconds]
-
-
-def deliver(dataset: FastParquetDataset) -> None:
-    """Read one pass."""
-    for _batch in dataset:
-        pass
 
 
 def mean(qualities: list[ShuffleQuality]) -> tuple[float, float, float]:

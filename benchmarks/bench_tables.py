@@ -35,6 +35,7 @@ import pyarrow.parquet as pq
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 import deltalake
+from support.passes import seconds_of_pass
 
 from fastload import IO, Delta, FastParquetDataset, Iceberg
 from fastload.source.stores.stores import Stores
@@ -77,15 +78,6 @@ def start_s(source: Any, *, kept: bool) -> float:
         began = time.perf_counter()
         dataset(source)
         return time.perf_counter() - began
-
-
-def pass_s(made: FastParquetDataset) -> float:
-    """Return the seconds of some passes, for one pass."""
-    began = time.perf_counter()
-    for _ in range(_PASSES):
-        for _batch in made:
-            pass
-    return (time.perf_counter() - began) / _PASSES
 
 
 def best_s(job: Callable[[], object], repeats: int) -> float:
@@ -147,8 +139,8 @@ def measure(sources: Mapping[str, tuple[Any, int]], repeats: int) -> None:
         for _ in range(repeats):
             for name, (source, _rows) in sources.items():
                 with dataset(source, shuffle=shuffle) as made:
-                    pass_s(made)  # pages are kept after the first passes
-                    best[name] = min(pass_s(made), best.get(name, math.inf))
+                    seconds_of_pass(made, _PASSES)  # pages are kept after the first passes
+                    best[name] = min(seconds_of_pass(made, _PASSES), best.get(name, math.inf))
         plain = 0.0
         for name, (_source, rows) in sources.items():
             cold, warm = starts[name]

@@ -9,6 +9,8 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from support.passes import seconds_of_pass
+
 from fastload import FastParquetDataset
 from fastload.tools.bench.roof import Roof
 
@@ -116,26 +118,18 @@ class SteadyPasses:
 
     def __init__(self, dataset: FastParquetDataset) -> None:
         self._dataset = dataset
-        self._drain(_UNCOUNTED)
-        seconds = self._drain(_UNCOUNTED) / _UNCOUNTED
+        seconds_of_pass(dataset, _UNCOUNTED)
+        seconds = seconds_of_pass(dataset, _UNCOUNTED)
         self._passes = max(_UNCOUNTED, math.ceil(_LEAST_S / seconds))
 
     def measure(self) -> tuple[float, float]:
         """Return the seconds and the CPU seconds of a pass; then wait until reading ahead ends."""
-        self._drain(_UNCOUNTED)
+        seconds_of_pass(self._dataset, _UNCOUNTED)
         before = cpu_s()
-        seconds = self._drain(self._passes)
+        seconds = seconds_of_pass(self._dataset, self._passes)
         used_s = cpu_s() - before
         time.sleep(_REST_S)
-        return seconds / self._passes, used_s / self._passes
-
-    def _drain(self, passes: int) -> float:
-        """Return the seconds of several passes; each batch is dropped at once."""
-        start = time.perf_counter()
-        for _ in range(passes):
-            for _ in self._dataset:
-                pass
-        return time.perf_counter() - start
+        return seconds, used_s / self._passes
 
 
 def cpu_s() -> float:
