@@ -19,7 +19,8 @@ from fastload import IO, Cache, FastParquetDataset
 from fastload.runtime._core import RangeCache, check_range
 from fastload.runtime.disk.cache import RAW
 from fastload.runtime.disk.entries import entries_of, make_room, remove_all, used_bytes
-from support.stored_dataset import FILES, assert_same
+from support.damage import flip
+from support.stored_dataset import FILES, assert_same, served
 
 COLUMNS = ["c3", "c14", "s"]
 
@@ -52,12 +53,6 @@ def read(server, cache, **options):
     with remote(server, cache, **options) as dataset:
         batches = list(dataset)
     return batches, sum(request.range is not None for request in server.requests)
-
-
-def flip(path, at):
-    data = bytearray(path.read_bytes())
-    data[at] ^= 1
-    path.write_bytes(data)
 
 
 DAMAGES = {

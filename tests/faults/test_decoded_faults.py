@@ -23,6 +23,7 @@ from fastload.runtime.disk import cache as cache_module
 from fastload.runtime.disk.cache import DECODED
 from fastload.runtime.disk.entries import entries_of, remove_all, used_bytes
 from fastload.source.stores.io import IO
+from support.damage import flip
 
 ROWS, GROUP_ROWS = 8_000, 1_000
 
@@ -60,12 +61,6 @@ def blocks(cache):
 def identity(entry):
     status = os.stat(entry.path)
     return status.st_ino, status.st_ctime_ns
-
-
-def flip(path, at):
-    data = bytearray(path.read_bytes())
-    data[at] ^= 1
-    path.write_bytes(data)
 
 
 DAMAGES = {

@@ -10,8 +10,8 @@ import pytest
 from fastload import IO, FastParquetDataset, SourceChangedError, SourceNotFoundError, StorageError
 from fastload.source.stores.client import backoff_s
 from fastload.source.stores.errors import describe, meaning
-from support.stored_dataset import assert_same
-from support.stores import Fault, GcsServer, Response
+from support.stored_dataset import assert_same, served
+from support.stores import Fault, Response
 
 COLUMNS = ["c3", "c14"]
 TRANSPORTS = ["fsspec", "native"]
@@ -21,9 +21,7 @@ TIMEOUT_S = 1.0
 
 @pytest.fixture
 def server(paths):
-    with GcsServer() as server:
-        for path in paths:
-            server.put("bucket", f"train/{path.name}", path.read_bytes())
+    with served(paths) as server:
         yield server
 
 

@@ -1,4 +1,4 @@
-"""Parquet files with row groups that can't be read."""
+"""Parquet files with row groups that can't be read, and files with a wrong bit."""
 
 import numpy as np
 import pyarrow as pa
@@ -42,3 +42,10 @@ def damage(path, row_group, column, at=0):
         file.write(_JUNK)
     with pytest.raises(OSError, match=r"."), pq.ParquetFile(path) as parquet:
         parquet.read_row_group(row_group, columns=[column])
+
+
+def flip(path, at):
+    """Flip a bit of the byte at an offset; a negative offset counts from the end."""
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)

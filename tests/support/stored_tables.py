@@ -21,9 +21,9 @@ class StoredTables:
         row_groups: row groups of all files, as a dataset of the files has them.
     """
 
-    def __init__(self, paths, columns=None):
+    def __init__(self, paths):
         files = [pq.ParquetFile(path) for path in paths]
-        self.table = takable(pa.concat_tables([file.read(columns) for file in files]))
+        self.table = takable(pa.concat_tables([file.read() for file in files]))
         self.leaves = leaves_of(self.table)
         sizes = [
             [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
