@@ -210,7 +210,7 @@ class _Session:
         """Time the contenders in turns, as often as planned or as there is time for."""
         for repeat in range(self._plan.repeats):
             begun = time.monotonic()
-            self._measure_roof()
+            self._add_roof(self._roofs, 0)
             for mode, peer in list(self._right):
                 self._step(f"measuring {peer.name}, {_words(mode)}")
                 self._time(mode, peer)
@@ -267,9 +267,6 @@ class _Session:
         got = Fingerprint(**checked)
         wrong = fault(got, expected, shuffled=mode == "shuffled", ordered=ordered)
         return wrong and f"refused, its rows are wrong: {wrong}"
-
-    def _measure_roof(self) -> None:
-        self._add_roof(self._roofs, 0)
 
     def _add_roof(self, roofs: list[float], kept_limit_bytes: int) -> None:
         """Measure the roof over pages of which so many bytes lie decompressed in memory."""

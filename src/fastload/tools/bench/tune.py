@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from fastload.runtime.platform import usable_cores
@@ -27,7 +27,7 @@ _CONFIRMATIONS = 2
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """The options that are tuned; None = fastload's default."""
+    """The options that are tuned, named as in `Work`; None = fastload's default."""
 
     threads: int | None = None
     workers: int = 0
@@ -213,24 +213,15 @@ def constructor(tuning: Tuning, source: str, columns: tuple[str, ...], work: Wor
 
 def to_json(tuning: Tuning) -> dict[str, Any]:
     """Convert the result of a search to the plain values that --json writes."""
-
-    def setting(one: Setting) -> dict[str, Any]:
-        return {
-            "threads": one.threads,
-            "workers": one.workers,
-            "prefetch": one.prefetch,
-            "request_bytes": one.request_bytes,
-        }
-
     return {
         "mode": "shuffled" if tuning.shuffled else "in_order",
-        "best": setting(tuning.best),
+        "best": asdict(tuning.best),
         "noise": tuning.noise,
         "seconds": tuning.seconds,
         "left_out": tuning.left_out,
         "trials": [
             {
-                **setting(trial.setting),
+                **asdict(trial.setting),
                 "rows_per_s": tuning.rows / trial.epoch_s if trial.epochs else None,
                 "spread": trial.spread,
                 "epochs": len(trial.epochs),
@@ -259,14 +250,7 @@ def _changes(*, remote: bool) -> Iterator[dict[str, int]]:
 
 def _more(trial: Trial, work: Work, run: Launch) -> list[float]:
     """Run the setting once more, and return the seconds of the new epochs."""
-    one = trial.setting
-    changed = replace(
-        work,
-        threads=one.threads,
-        workers=one.workers,
-        prefetch=one.prefetch,
-        request_bytes=one.request_bytes,
-    )
+    changed = replace(work, **asdict(trial.setting))
     timing = Timing(**run(Job("time", "fastload", changed, patience_s=_PATIENCE_S)))
     epochs = timing.epoch_s[1:] or timing.epoch_s
     trial.epochs += epochs

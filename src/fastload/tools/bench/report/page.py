@@ -166,7 +166,7 @@ def _comparison(record: _Record, mode: str) -> str:
 def _left_out(record: _Record) -> str:
     lines = [
         f"<li>{escape(' '.join(filter(None, (one['name'], one['version']))))}"
-        + (f", {_MODES[one['mode']].lower()}" if one["mode"] else "")
+        + (f", {MODES[one['mode']]}" if one["mode"] else "")
         + f": {escape(one['reason'])}.</li>"
         for one in record["left_out"]
     ]
@@ -242,7 +242,7 @@ def _waits(record: _Record) -> str:
     return section(
         "Waits for data",
         f"<p>{100 * seen['share']:.1f} % of the time of {seen['number_of_steps']:,} steps in "
-        f"{seen['epochs']} epochs ({_MODES[seen['mode']].lower()}, steps of "
+        f"{seen['epochs']} epochs ({MODES[seen['mode']]}, steps of "
         f"{1e3 * seen['step_s']:g} ms) went on waiting.</p>",
         charts.columns(
             f"Wait before {each}",
@@ -339,7 +339,7 @@ def _layout(record: _Record) -> str:
             f"Rows of {each}; files in turns of colour",
             values,
             starts,
-            (f"{max(values, default=0):,}", _row_groups(len(groups))),
+            (f"{max(values, default=0):,}", counted(len(groups), "row group")),
             ("ours", "theirs"),
             charts.folded("Files", f"<ul>{files}</ul>"),
         ),
@@ -377,10 +377,6 @@ def _footer(record: _Record) -> str:
 
 def _percent(spread: float) -> str:
     return f"{100 * spread:.0f} %" if spread <= _MOST_SPREAD else "unstable"
-
-
-def _row_groups(count: int) -> str:
-    return f"{count:,} row group{'' if count == 1 else 's'}"
 
 
 def _mb(size: float) -> str:
