@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import resource
-from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from fastload.runtime.native import PYARROW_VERSIONS
 from fastload.runtime.platform import usable_cores
 from fastload.runtime.units import counted, size_of
 from fastload.runtime.version import __version__
+from fastload.tools.bench.environments import version_here
 from fastload.tools.bench.machine.host import host
 
 __all__ = ["installation"]
@@ -43,8 +43,8 @@ def _versions() -> dict[str, str]:
         "fastload": f"{__version__}, core for pyarrow {', '.join(PYARROW_VERSIONS)}",
         "python": platform.python_version(),
     }
-    found |= {name: _version(name) or "not installed" for name in _PACKAGES}
-    return found | {name: version for name in _OPTIONAL if (version := _version(name))}
+    found |= {name: version_here(name) or "not installed" for name in _PACKAGES}
+    return found | {name: version for name in _OPTIONAL if (version := version_here(name))}
 
 
 def _machine() -> dict[str, str]:
@@ -112,10 +112,3 @@ def _caches() -> dict[str, str]:
     sizes = [path.lstat().st_size for path in home.rglob("*") if path.is_file()]
     held = f"{counted(len(sizes), 'file')}, {size_of(sum(sizes))}"
     return {"footers and counts": f"{home}{source}", "held": held if sizes else "nothing yet"}
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None

@@ -483,7 +483,7 @@ def test_a_contender_may_have_an_environment_of_its_own(files, tmp_path, monkeyp
     monkeypatch.setenv("FASTLOAD_BENCH_ENVIRONMENTS", str(tmp_path))
     peer = next(peer for peer in OTHERS if peer.contender == "pyarrow_readers.WindowReader")
     assert environments.command(peer.package)[0] == sys.executable
-    monkeypatch.setattr(environments, "_version_here", lambda package: None)
+    monkeypatch.setattr(environments, "version_here", lambda package: None)
     assert peer.version() == "1.2"
     assert environments.command(peer.package)[0] == str(python)
     got = launch(Job("check", peer.name, work_of(files, threads=1)))["in_order"]

@@ -22,22 +22,23 @@ _APART = (
 
 def version(package: str) -> str | None:
     """Return a package's version, here or in a separate environment; None if not installed."""
-    return _version_here(package) or _version_apart(package)
+    return version_here(package) or _version_apart(package)
 
 
-def command(package: str) -> list[str]:
-    """Return the command that runs `fastload.tools.bench.child` where the package is installed."""
-    if _version_here(package) is None and _version_apart(package) is not None:
-        python = _directory(package) / "bin" / "python"
-        return [str(python), "-c", _APART, str(Path(__file__).parents[2])]
-    return [sys.executable, "-m", "fastload.tools.bench.child"]
-
-
-def _version_here(package: str) -> str | None:
+def version_here(package: str) -> str | None:
+    """Return a package's version in this Python; None if not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
+
+
+def command(package: str) -> list[str]:
+    """Return the command that runs `fastload.tools.bench.child` where the package is installed."""
+    if version_here(package) is None and _version_apart(package) is not None:
+        python = _directory(package) / "bin" / "python"
+        return [str(python), "-c", _APART, str(Path(__file__).parents[2])]
+    return [sys.executable, "-m", "fastload.tools.bench.child"]
 
 
 def _version_apart(package: str) -> str | None:

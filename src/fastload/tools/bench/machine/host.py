@@ -25,11 +25,3 @@ def host() -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": metadata.version("torch"),
     }
-
-
-def fastload_version() -> str:
-    """Return the version of the installed fastload."""
-    try:
-        return metadata.version("fastload")
-    except metadata.PackageNotFoundError:
-        return "not installed"

@@ -8,8 +8,8 @@ from dataclasses import asdict
 from importlib import resources
 from typing import TYPE_CHECKING, Any, cast
 
-from fastload.tools.bench import roofline, tune
-from fastload.tools.bench.machine.host import fastload_version, host
+from fastload.tools.bench import environments, roofline, tune
+from fastload.tools.bench.machine.host import host
 
 if TYPE_CHECKING:
     from fastload.tools.bench.profile import Profile
@@ -27,7 +27,7 @@ def schema() -> dict[str, Any]:
 def to_json(findings: Findings) -> dict[str, Any]:
     """Convert the results to the plain values that --json writes."""
     return {
-        "fastload": fastload_version(),
+        "fastload": environments.version_here("fastload") or "not installed",
         "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "command": ["fastload-bench", *findings.command],
         "interrupted": findings.interrupted,
