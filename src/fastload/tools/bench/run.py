@@ -80,13 +80,13 @@ class Options:
     """
 
     source: str | None = None
-    columns: tuple[str, ...] | None = None
+    columns: Sequence[str] | None = None
     batch_size: int = 16384
     shuffle: bool | None = None
     epochs: int | None = None
     threads: int | None = None
     workers: int = 0
-    peers: tuple[str, ...] = ("default",)
+    peers: Sequence[str] = ("default",)
     repeats: int | None = None
     copies: int | None = None
     limit_s: float = 20.0

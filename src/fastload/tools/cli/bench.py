@@ -14,6 +14,7 @@ from fastload.tools.bench.launch import JobError
 from fastload.tools.bench.peers import DEFAULT, FAMILIES
 from fastload.tools.bench.run import Options, check_path, run
 from fastload.tools.bench.sample import ROW_GROUP_ROWS, ROW_GROUPS, make, schema
+from fastload.tools.cli.arguments import names_of, positive
 from fastload.tools.terminal import open_streams, print_lines
 
 if TYPE_CHECKING:
@@ -72,10 +73,10 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--version", action="version", version=f"fastload {__version__}")
     add("source", nargs="?", help="file, directory, glob or URL [default: a sample click log]")
-    add("--columns", type=_names, metavar="C,...", help="columns to read [default: all numbers]")
+    add("--columns", type=names_of, metavar="C,...", help="columns to read [default: all numbers]")
     add(
         "--batch-size",
-        type=_positive,
+        type=positive,
         default=16384,
         metavar="N",
         help="rows per batch [default: 16384]",
@@ -87,28 +88,28 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     )
     add(
         "--epochs",
-        type=_positive,
+        type=positive,
         metavar="N",
         help="epochs per process [default: as many as begin within 1.5 s]",
     )
     add(
         "--repeats",
-        type=_positive,
+        type=positive,
         metavar="N",
         help="processes per loader and mode [default: up to 3, within a minute]",
     )
     add(
         "--copies",
-        type=_positive,
+        type=positive,
         metavar="N",
         help="read each file N times per epoch, through links [default: until an epoch is long "
         "enough to time]",
     )
-    add("--threads", type=_positive, metavar="N", help="threads per loader [default: all cores]")
+    add("--threads", type=positive, metavar="N", help="threads per loader [default: all cores]")
     add("--workers", type=_count, default=0, metavar="N", help="DataLoader workers [default: 0]")
     add(
         "--peers",
-        type=_names,
+        type=names_of,
         default=("default",),
         metavar="P,...",
         help=f"loaders to compare with: {', '.join(FAMILIES)}, default, all or none [default: "
@@ -116,7 +117,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     )
     add(
         "--limit-s",
-        type=_positive,
+        type=positive,
         default=20,
         metavar="N",
         help="seconds per epoch after which a loader is cut off [default: 20]",
@@ -140,7 +141,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     )
     add(
         "--tune-s",
-        type=_positive,
+        type=positive,
         default=90,
         metavar="N",
         help="seconds of the search [default: 90]",
@@ -164,10 +165,6 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     return parser
 
 
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name for name in text.split(",") if name)
-
-
 def _duration(text: str) -> float:
     try:
         value = float(text)
@@ -181,12 +178,6 @@ def _duration(text: str) -> float:
 def _count(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"Expected a number from 0 up, got {text}")
-    return int(text)
-
-
-def _positive(text: str) -> int:
-    if not _count(text):
-        raise argparse.ArgumentTypeError("Expected a number from 1 up, got 0")
     return int(text)
 
 

@@ -13,7 +13,7 @@ from fastload.runtime.disk.cache import Cache
 from fastload.runtime.units import counted, parse_bytes, size_of
 from fastload.runtime.version import __version__
 from fastload.tools.cli import cache_report
-from fastload.tools.cli.conditions import conditions_of
+from fastload.tools.cli.arguments import conditions_of, names_of, positive
 from fastload.tools.cli.warm_jobs import Description, warm_jobs
 from fastload.tools.terminal import open_streams, print_lines, rendered
 
@@ -147,7 +147,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     add("source", help="file, directory, glob or URL")
     read = warm.add_mutually_exclusive_group()
     read.add_argument(
-        "--columns", type=_names, metavar="C,...", help="columns to read [default: all]"
+        "--columns", type=names_of, metavar="C,...", help="columns to read [default: all]"
     )
     read.add_argument(
         "--columns-from", metavar="M:C", help="columns as the dataset takes them, as module:name"
@@ -155,7 +155,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     add("--filters", type=conditions_of, metavar="JSON", help='such as [["day", "<", 30]]')
     add(
         "--preprocess",
-        type=_names,
+        type=names_of,
         default=(),
         metavar="M:F,...",
         help="functions or kernels, each as module:name, whose results are kept",
@@ -173,9 +173,9 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     address = "address of Ray, such as 10.0.0.1:6379 [default: $RAY_ADDRESS, else this machine]"
     add("--ray-address", metavar="A", help=address)
     jobs = "processes [default: 1], or tasks of Ray [default: four per CPU]"
-    add("--jobs", type=_positive, metavar="N", help=jobs)
+    add("--jobs", type=positive, metavar="N", help=jobs)
     rows = "rows per batch; choose fewer if rows are large [default: 4096]"
-    add("--batch-size", type=_positive, default=4096, metavar="B", help=rows)
+    add("--batch-size", type=positive, default=4096, metavar="B", help=rows)
     add("--max-bytes", metavar="X", help="limit on disk, such as 100GB [default: the disk]")
 
     commands.add_parser("ls", parents=[common], help="list the kept files").set_defaults(run=_ls)
@@ -194,16 +194,6 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     clear.add_argument("--yes", action="store_true", help="ask no question on a terminal")
     clear.set_defaults(run=_clear)
     return parser
-
-
-def _names(text: str) -> list[str]:
-    return [name for name in text.split(",") if name]
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"Expected a number from 1 up, got {text}")
-    return int(text)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from fastload.errors import FastloadError
 from fastload.runtime.version import __version__
-from fastload.tools.cli.conditions import conditions_of
+from fastload.tools.cli.arguments import conditions_of, names_of
 from fastload.tools.inspect.dataset_layout import DatasetLayout
 from fastload.tools.inspect.report import report_of
 from fastload.tools.inspect.step import step_report
@@ -85,7 +85,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--version", action="version", version=f"fastload {__version__}")
     add("source", help="file, directory, glob or URL")
-    add("--columns", type=_names, metavar="C,...", help="columns to inspect [default: all]")
+    add("--columns", type=names_of, metavar="C,...", help="columns to inspect [default: all]")
     add("--json", action="store_true", help="print one line of JSON")
     step = parser.add_argument_group("the rows of a step of a run").add_argument
     step("--state", metavar="FILE", help="JSON file with a state_dict() of the run")
@@ -94,10 +94,6 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     step("--world-size", type=int, metavar="W", help="ranks after the state [default: as before]")
     step("--num-workers", type=int, metavar="K", help="workers after it [default: as before]")
     return parser
-
-
-def _names(text: str) -> list[str]:
-    return [name for name in text.split(",") if name]
 
 
 if __name__ == "__main__":

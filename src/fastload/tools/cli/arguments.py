@@ -1,4 +1,4 @@
-"""The conditions of `--filters`, given as JSON."""
+"""Types of arguments that several commands take."""
 
 from __future__ import annotations
 
@@ -6,11 +6,27 @@ import argparse
 import json
 from typing import Any
 
-__all__ = ["conditions_of"]
+__all__ = ["conditions_of", "names_of", "positive"]
+
+
+def names_of(text: str) -> list[str]:
+    """Convert names with commas between them to a list."""
+    return [name for name in text.split(",") if name]
+
+
+def positive(text: str) -> int:
+    """Convert digits to a number from 1 up.
+
+    Raises:
+        ArgumentTypeError: the text is no such number.
+    """
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"Expected a number from 1 up, got {text}")
+    return int(text)
 
 
 def conditions_of(text: str) -> Any:
-    """Convert JSON to the conditions that the dataset takes: lists of JSON become tuples.
+    """Convert the JSON of `--filters` to conditions of the dataset: lists of JSON become tuples.
 
     Raises:
         ArgumentTypeError: the text is not a list in JSON.
