@@ -20,7 +20,7 @@ from fastload.runtime._core import RangeCache, check_range
 from fastload.runtime.disk.cache import RAW
 from fastload.runtime.disk.entries import entries_of, make_room, remove_all, used_bytes
 from support.damage import flip
-from support.stored_dataset import FILES, assert_same, served
+from support.stored_dataset import FILES, assert_same
 
 COLUMNS = ["c3", "c14", "s"]
 
