@@ -2,6 +2,7 @@
 
 import ctypes
 import signal
+import sys
 import threading
 import time
 import warnings
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastload import FastParquetDataset, mix
+from fastload.batch.assembler import Assembler
 from fastload.dataset.passes import epoch_iterator
 from fastload.dataset.passes.open_feed import FeedFactory
 from fastload.engine.engine import Engine
@@ -203,3 +205,106 @@ def test_a_mix_leaves_out_no_repetition(path, tmp_path, monkeypatch, owner, name
             except StopIteration:
                 break
     assert got == whole
+
+
+def _step(block):
+    return block
+
+
+# A step that Ctrl-C ends is not called again: its error is raised in place of its batch.
+_STEPPED = ("_take", "next", "_next", "__next__", "_mark_after", "lead")
+
+
+def opened(kind, path, other):
+    options = {"batch_size": 100, "threads": 0, "columns": ["id"]}
+    if kind == "mix":
+        options["provenance"] = True
+        sources = {
+            name: FastParquetDataset(p, **options) for name, p in (("a", path), ("b", other))
+        }
+        return mix(sources, weights=[1, 1], stop="all")
+    extra = {
+        "rows": {"batch_size": None},
+        "skip": {"on_error": "skip"},
+        "steps": {"preprocess": _step},
+        "pinned": {"pin_memory": True},
+        "nested": {"columns": ["id", "name"]},
+    }
+    return FastParquetDataset(path, **{**options, **extra.get(kind, {})})
+
+
+def taken_with_an_interrupt(dataset, number, names):
+    """Return the ids of a pass, and True if Ctrl-C came in step `number` of the second next().
+
+    A step is a place where Python looks at signals: the start of a function of fastload, or the
+    end of a call of a C function.
+    """
+    running, seen = iter(dataset), 0
+    got = [next(running)]
+
+    def look(frame, event, argument):
+        nonlocal seen
+        code = frame.f_code
+        if event not in ("call", "c_return") or "fastload/" not in code.co_filename:
+            return
+        if names and code.co_name not in names:
+            return
+        # The core looks at signals itself before it lends a batch.
+        if event == "c_return" and argument.__name__ == "next" and code.co_name == "next_of":
+            return
+        seen += 1
+        if seen == number:
+            raise KeyboardInterrupt
+
+    interrupted, before = False, sys.getprofile()
+    sys.setprofile(look)
+    try:
+        following = next(running)
+    except KeyboardInterrupt:
+        interrupted = True
+    else:
+        got.append(following)
+    finally:
+        sys.setprofile(before)
+    got += running
+    return [row for one in got for row in one["id"].reshape(-1).tolist()], interrupted
+
+
+@pytest.mark.filterwarnings("ignore:Expected .* bytes of pinned memory")
+@pytest.mark.parametrize("kind", ["plain", "nested", "rows", "skip", "steps", "pinned", "mix"])
+def test_ctrl_c_anywhere_in_next_loses_no_batch(tmp_path, kind):
+    path = write_sample(tmp_path / "sample.parquet", 500, 100)
+    other = write_sample(tmp_path / "other.parquet", 300, 100)
+    names = _STEPPED if kind == "steps" else ()
+    with opened(kind, path, other) as dataset:
+        whole = [row for one in dataset for row in one["id"].reshape(-1).tolist()]
+        number, interrupted = 0, True
+        while interrupted:
+            number += 1
+            dataset.set_epoch(0)
+            got, interrupted = taken_with_an_interrupt(dataset, number, names)
+            assert got == whole, number
+    assert number > (2 if kind == "rows" else 5)
+
+
+def test_an_error_while_the_tensors_are_made_loses_no_batch(path, monkeypatch):
+    with FastParquetDataset(path, batch_size=1000) as dataset:
+        running = iter(dataset)
+        got = [next(running)]
+        failing(monkeypatch, Assembler, "__call__", 1, MemoryError)
+        with pytest.raises(MemoryError):
+            next(running)
+        got += running
+        assert ids_of(got) == list(range(ROWS))
+
+
+def test_a_batch_whose_tensors_were_not_made_is_freed_when_the_dataset_is_closed(path, monkeypatch):
+    with FastParquetDataset(path, batch_size=1000) as dataset:
+        running = iter(dataset)
+        pipeline = dataset._engines.of_process(1).pipeline
+        failing(monkeypatch, Assembler, "__call__", 1, KeyboardInterrupt)
+        with pytest.raises(KeyboardInterrupt):
+            next(running)
+        assert pipeline.lent_bytes > 0
+        dataset.close()
+        assert pipeline.lent_bytes == 0

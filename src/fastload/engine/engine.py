@@ -288,7 +288,12 @@ class Engine:
         """Return the next batch of a scan, or None at the end of the scan."""
         return scan.next()
 
-    def batch_of(self, lent: core.LentBatch, position: object) -> tuple[Batch, bool]:
+    def batch_of(
+        self,
+        lent: core.LentBatch,
+        position: object,
+        tensors: list[torch.Tensor | None] | None = None,
+    ) -> tuple[Batch, bool]:
         """Return the tensors of a batch, and True if the tensors are copies.
 
         The tensors share the core's memory. They are copies if the consumer holds all of the
@@ -298,13 +303,18 @@ class Engine:
         Args:
             lent: the core's batch.
             position: the batch's position in the epoch, which the batch carries.
+            tensors: an empty list, which gets the tensor that holds the batch if `allocate` made
+                one; or the list of a call for the same batch that was interrupted. None = no call
+                follows one that was interrupted.
 
         Raises:
             Exception: the error of a kernel on this batch.
         """
         if self._kernels and lent.failed_kernel >= 0:
             raise_failure(lent, self._kernels[lent.failed_kernel], self._assembled)
-        tensor = lent.take_tensor() if self._allocates else None
+        tensor = None
+        if self._allocates:
+            tensor = _tensor_of(lent, [] if tensors is None else tensors)
         if tensor is not None:
             # The memory counts as lent until the last view of the tensor is deleted.
             tensor.untyped_storage()._lent = lent  # type: ignore[attr-defined]  # noqa: SLF001
@@ -336,6 +346,17 @@ def column_specs(columns: Iterable[ColumnPlan]) -> list[core.ColumnSpec]:
     return [
         core.ColumnSpec(**{name: getattr(column, name) for name in _PLANNED}) for column in columns
     ]
+
+
+def _tensor_of(lent: core.LentBatch, tensors: list[torch.Tensor | None]) -> torch.Tensor | None:
+    """Return the tensor that holds a batch, and keep the tensor in a list, or take it from there.
+
+    The core gives the tensor once. A loop in C puts the tensor into the list, because Ctrl-C
+    between two lines of Python would lose the batch's memory.
+    """
+    if not tensors:
+        tensors.extend(map(core.LentBatch.take_tensor, (lent,)))
+    return tensors[0]
 
 
 def _options_by_number(budget: Budget) -> dict[str, int]:

@@ -50,6 +50,7 @@ class MixedFeed:
     ) -> None:
         self._order = order
         self._taken = 0
+        self._got: Batch | None = None  # a batch whose call ended in an error
         self._feeds = feeds
         self._sources = sources
 
@@ -67,7 +68,8 @@ class MixedFeed:
         assert feed is not None
         source = self._sources[number]
         try:
-            batch = feed.next(mark.of_source(source.name))
+            if self._got is None:
+                self._got = feed.next(mark.of_source(source.name))
         except RuntimeError as error:
             if source.closed:
                 raise RuntimeError(
@@ -76,16 +78,19 @@ class MixedFeed:
                     "mix closes its datasets"
                 ) from error
             raise
+        batch = self._got
         assert batch is not None
-        self._taken += 1
         if source.provenance:
             batch["__source__"] = torch.full((batch.rows,), number, dtype=torch.int32, device="cpu")
+        self._taken += 1
+        self._got = None
         return batch
 
     def close(self) -> None:
         """Abandon the batches that are left. Idempotent."""
         # A mix whose pass is over is in no cycle of references.
         feeds, self._feeds = self._feeds, ()
+        self._got = None
         for feed in feeds:
             if feed is not None:
                 feed.close()

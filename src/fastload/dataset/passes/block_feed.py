@@ -46,6 +46,7 @@ class BlockFeed(WrappedFeed):
         self._rest = rest
         self._counts_rows = counts_rows
         self._handed_out = 0
+        self._got: Batch | None = None  # a batch that was not counted yet, because of Ctrl-C
         self._given_up = False  # the feed was closed, and the rest is not open yet
         self._cause: UncacheableError | None = None  # the error because of which it was closed
 
@@ -65,14 +66,24 @@ class BlockFeed(WrappedFeed):
         """Return the next batch, with the position `mark`; None at the end."""
         if self._given_up:  # an error, or Ctrl-C, left the rest unopened
             self._open_rest()
+        batch = self._got
         try:
-            batch = self._feed.next(mark)
+            if batch is None:
+                batch = self._feed.next(mark)
         except UncacheableError as cause:
             self._fall_back(cause)
             batch = self._feed.next(mark)
         if batch is not None:
-            self._handed_out += batch.rows - self.lead if self._counts_rows else 1
+            self._got = batch
+            rows = batch.rows - self.lead if self._counts_rows else 1
+            self._handed_out += rows
+            self._got = None
         return batch
+
+    def close(self) -> None:
+        """Abandon the batches that are left. Idempotent."""
+        self._got = None
+        super().close()
 
     def _fall_back(self, cause: UncacheableError | None) -> None:
         on_opened, self._feed.on_opened = self._feed.on_opened, None

@@ -66,6 +66,7 @@ class EpochIterator:
         self._feed = feed
         self.taken = 0
         self._unit = "batches"  # what `taken` counts
+        self._held: Batch | None = None  # a batch that was not handed out, because of Ctrl-C
         self._unsplit: Batch | None = None  # the batch whose rows are being made
         self._ended: str | None = None  # why the pass raises, if something else ended it
         self._handed_out_at: float | None = None
@@ -120,7 +121,7 @@ class EpochIterator:
     def close(self) -> None:
         """Abandon the batches that are left, and behave as exhausted from now on. Idempotent."""
         self.finished = True
-        self._unsplit = None
+        self._held = self._unsplit = None
         self._feed.close()
 
     def end(self, cause: str, advice: str) -> None:
@@ -141,8 +142,10 @@ class EpochIterator:
             return None
         if self._handed_out_at is not None:
             self.consuming_s += time.perf_counter() - self._handed_out_at
+        batch = self._held
         try:
-            batch = self._feed.next(self._mark_after(self.taken + counts))
+            if batch is None:
+                batch = self._feed.next(self._mark_after(self.taken + counts))
         except RuntimeError as error:
             # The core raises RuntimeError if another thread closes the scan during the wait.
             if type(error) is RuntimeError and self._is_over():
@@ -152,8 +155,10 @@ class EpochIterator:
             self.close()
             self._is_over()
             return None
-        self.taken += counts
+        self._held = batch  # if Ctrl-C ends this call, the next call returns the batch
         self._handed_out_at = time.perf_counter()
+        self.taken += counts
+        self._held = None
         return batch
 
     def _is_over(self) -> bool:

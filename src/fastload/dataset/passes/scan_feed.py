@@ -13,6 +13,8 @@ from fastload.plan.substitution import NothingReadableError, Substitution
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import torch
+
     from fastload.batch.batch import Batch
     from fastload.engine.engine import Engine
     from fastload.plan.options import Options
@@ -56,7 +58,9 @@ class ScanFeed:
         self.on_opened: Callable[[core.Scan | None], bool] | None = None
         self._done = False  # on_opened has no step left
         self._few = batches <= _FEW_BATCHES
-        self._made: Batch | None = None  # a batch whose call ended in an error
+        self._held: core.LentBatch | None = None  # a batch whose call ended in an error
+        self._tensors: list[torch.Tensor | None] = []  # what was taken from it
+        self._made: Batch | None = None  # the same, once its tensors are made
         self._scan = scan
         self._on_copy = on_copy
 
@@ -73,17 +77,23 @@ class ScanFeed:
     def next(self, mark: BatchPosition) -> Batch | None:
         """Return the next batch, with the position `mark`; None at the end.
 
-        If an error ends the call once the batch is made (Ctrl-C, a warning that is raised as an
-        error), the next call returns the batch.
+        If an error ends the call once the core has lent the batch (Ctrl-C, a warning that is
+        raised as an error), the next call returns the batch.
         """
         batch, self._made = self._made, None
         if batch is not None:
             return batch
-        lent = self._lent()
+        lent = self._held
         if lent is None:
-            return None
-        batch, copied = self.engine.batch_of(lent, mark)
+            lent = self._lent()
+            if lent is None:
+                return None
+            self._held = lent
+        batch, copied = self.engine.batch_of(lent, mark, self._tensors)
         self._made = batch
+        self._held = lent = None
+        if self._tensors:
+            self._tensors = []
         if copied:
             self._on_copy()
         on_opened = self.on_opened  # another thread may close the feed
@@ -96,7 +106,8 @@ class ScanFeed:
 
     def close(self) -> None:
         """Abandon the batches that are left. Idempotent."""
-        self._made = None
+        self._made = self._held = None
+        self._tensors = []
         self.on_opened = None  # a dataset whose pass is over is in no cycle of references
         self._scan.close()
 
@@ -156,9 +167,11 @@ class SkippingFeed(ScanFeed):
                 continue
             if lent is None:
                 return None
-            self.lead, self._lead = self._lead, max(0, self._lead - lent.rows)
-            if lent.rows > self.lead:
-                self._next_row += lent.rows - self.lead
+            # Python looks at signals in calls. Without a call, Ctrl-C does not lose the batch.
+            rows, lead = lent.rows, self._lead
+            self.lead, self._lead = lead, lead - rows if lead > rows else 0
+            if rows > lead:
+                self._next_row += rows - lead
                 return lent
 
     def _restart(self, error: CorruptFileError, window: int, file: int, row_group: int) -> None:

@@ -60,6 +60,7 @@ class SteppedFeed(WrappedFeed):
         self._ahead = min(prefetch, steps.most_ahead)
         self._works: deque[_Work] = deque()
         self._ended = False
+        self._got: Batch | None = None  # a batch whose work did not begin, because of Ctrl-C
         self._feed_s = 0.0  # seconds of this call spent waiting for the feed
         self._pid = os.getpid()
 
@@ -69,9 +70,17 @@ class SteppedFeed(WrappedFeed):
             raise RuntimeError("Expected a pass of this process, got one from before fork")
         start, self._feed_s = time.perf_counter(), 0.0
         try:
-            return self._next(mark)
+            work = self._next(mark)
         finally:
             self._steps.seconds += time.perf_counter() - start - self._feed_s
+        if work is None:
+            return None
+        self.lead = work.lead
+        # An interrupt until here leaves the batch to the next call. Python looks at signals in
+        # calls, so there is none from here on.
+        if self._works:  # another thread may close the feed
+            del self._works[0]
+        return work.batch
 
     def close(self) -> None:
         """Abandon the batches that are left. Idempotent."""
@@ -81,9 +90,11 @@ class SteppedFeed(WrappedFeed):
             for work in self._works:
                 work.cancel()
         self._works.clear()
+        self._got = None
         super().close()
 
-    def _next(self, mark: BatchPosition) -> Batch | None:
+    def _next(self, mark: BatchPosition) -> _Work | None:
+        """Return the work on the next batch, finished and still the first one; None at the end."""
         if not self._works and not self._ended:
             self._take(mark)
         self._look_ahead(self._ahead + 1, mark)
@@ -92,14 +103,9 @@ class SteppedFeed(WrappedFeed):
         if not self._works:
             return None
         work = self._works[0]
-        batch = work.finish(self._location, mark)
-        # An interrupt here leaves the batch to the next call.
+        work.finish(self._location, mark)
         self._look_ahead(self._ahead + 1, mark)
-        if self._works:  # another thread may close the feed
-            self._works.popleft()
-        self.lead = work.lead
-        batch._position = mark  # noqa: SLF001
-        return batch
+        return work
 
     def _look_ahead(self, most: int, mark: BatchPosition) -> None:
         """Begin the work on batches that are ready, until `most` batches are in work."""
@@ -114,15 +120,18 @@ class SteppedFeed(WrappedFeed):
         """Wait for the next batch, and begin the work on it."""
         start = time.perf_counter()
         try:
-            batch = self._feed.next(mark)
+            if self._got is None:
+                self._got = self._feed.next(mark)
         finally:
             self._feed_s += time.perf_counter() - start
-        if batch is None:
+        if self._got is None:
             self._ended = True
             return
-        running = run_steps(batch, self._steps, self._order, self._files, self._steps.pool)
-        self._works.append(_Work(running, self._feed.lead))
-        self._works[-1].go_on()
+        running = run_steps(self._got, self._steps, self._order, self._files, self._steps.pool)
+        work = _Work(running, self._feed.lead)
+        self._got = None
+        self._works.append(work)
+        work.go_on()
 
     def _location(self, mark: BatchPosition) -> str:
         delivered = sum(leg.delivered for leg in mark.position.progress)
@@ -137,6 +146,10 @@ class _Work:
         running: the running steps; None if the feed raised `error`.
         lead: as in `Feed`.
         error: the error that the feed raised instead of the batch.
+
+    Attributes:
+        lead: as in `Feed`.
+        batch: the batch, once the steps have finished.
     """
 
     def __init__(
@@ -148,7 +161,7 @@ class _Work:
         self.lead = lead
         self._running = running
         self._job: Job | None = None  # the job that the steps wait for
-        self._batch: Batch | None = None
+        self.batch: Batch | None = None
         self._error = error
         self._noted = running is None
 
@@ -158,14 +171,14 @@ class _Work:
             try:
                 self._job = next(self._running)
             except StopIteration as end:
-                self._batch, self._running = end.value, None
+                self.batch, self._running = end.value, None
             except BaseException as error:
                 self._error, self._running = error, None
                 if not isinstance(error, Exception):
                     raise  # Ctrl-C, at once
 
-    def finish(self, location: Callable[[BatchPosition], str], mark: BatchPosition) -> Batch:
-        """Return the batch, or raise the error of a step with a note of its location."""
+    def finish(self, location: Callable[[BatchPosition], str], mark: BatchPosition) -> None:
+        """Finish the batch at position `mark`, or raise the error of a step with its location."""
         while self._running is not None:
             if self._job is not None:
                 self._job.wait()
@@ -175,8 +188,8 @@ class _Work:
                 self._noted = True
                 note(self._error, location(mark))
             raise self._error
-        assert self._batch is not None
-        return self._batch
+        assert self.batch is not None
+        self.batch._position = mark  # noqa: SLF001
 
     def cancel(self) -> None:
         """Abandon the job that the steps wait for."""
