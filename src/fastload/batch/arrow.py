@@ -26,8 +26,8 @@ def record_batch(batch: Mapping[str, Any]) -> pa.RecordBatch:
         batch: the values by output name: tensors (B, ...) and Raggeds of B rows, on any device.
 
     Raises:
-        TypeError: a value is neither a tensor with rows nor a Ragged, or is a nested or sparse
-            tensor.
+        TypeError: a value is neither a tensor with rows nor a Ragged, is a nested or sparse
+            tensor, or has a dtype that Arrow lacks.
         ValueError: values have different numbers of rows.
     """
     whole = of_whole_batch(batch)
@@ -54,14 +54,14 @@ def arrow_array(value: object, name: str = "") -> pa.Array:
         name: name of the output, for the message of an error.
 
     Raises:
-        TypeError: the value is neither a tensor with rows nor a Ragged, or is a nested or sparse
-            tensor.
+        TypeError: the value is neither a tensor with rows nor a Ragged, is a nested or sparse
+            tensor, or has a dtype that Arrow lacks.
     """
     if isinstance(value, Ragged):
         own = own_rows(value.to("cpu"), copies=False)
         offsets = pa.py_buffer(own.offsets.contiguous().numpy())
         if own.kind is None:
-            items = arrow_array(own.values)
+            items = arrow_array(own.values, name)
             kind = pa.large_list(items.type)
             return pa.Array.from_buffers(kind, len(own), [None, offsets], children=[items])
         assert isinstance(own.values, torch.Tensor)
@@ -81,7 +81,14 @@ def arrow_array(value: object, name: str = "") -> pa.Array:
     dense = value.detach().to("cpu").contiguous()
     if dense.dtype == torch.bfloat16:
         dense = dense.float()
-    array = pa.array(dense.reshape(-1).numpy())
+    try:
+        array = pa.array(dense.reshape(-1).numpy())
+    except (pa.ArrowNotImplementedError, TypeError) as error:
+        cast = "torch.view_as_real(value)" if dense.dtype.is_complex else "value.float()"
+        raise TypeError(
+            f"Expected a dtype that Arrow has as output `{name}`, got {dense.dtype}: replace the "
+            f"value, such as by {cast}, or remove the output from the batch, batch.pop(name)"
+        ) from error
     for level in range(dense.dim() - 1, 0, -1):
         lists = math.prod(dense.shape[:level])
         kind = pa.list_(array.type, dense.shape[level])  # from_arrays refuses the length 0

@@ -9,7 +9,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils.data._utils.collate import default_collate_fn_map
 
-from fastload.batch.display import batch_html, batch_text
+from fastload.batch.display import batch_html, batch_text, bytes_of
 from fastload.batch.hints import OF_BATCH, ROWS, refuse_dtype
 from fastload.batch.packed_rows import of_whole_batch, rows_of_entry, sliced_edges
 from fastload.batch.packing import pack, unpack
@@ -75,8 +75,11 @@ class Batch(dict[str, Any]):
 
     @property
     def nbytes(self) -> int:
-        """Number of bytes of all values, on any device."""
-        return sum(int(value.nbytes) for value in self.values() if hasattr(value, "nbytes"))
+        """Number of bytes of all values, on any device.
+
+        A sparse tensor counts with its values and their indices.
+        """
+        return sum(map(bytes_of, self.values()))
 
     def to(self, device: torch.device | str | int, non_blocking: bool = False) -> Batch:
         """Return the same batch on `device`; values already on `device` are shared, not copied.
@@ -130,8 +133,8 @@ class Batch(dict[str, Any]):
         are left out, because they have no entry for each row.
 
         Raises:
-            TypeError: A value is neither a tensor with rows nor a Ragged, or is a nested or sparse
-                tensor.
+            TypeError: A value is neither a tensor with rows nor a Ragged, is a nested or sparse
+                tensor, or has a dtype that Arrow lacks.
             ValueError: Values have different numbers of rows.
         """
         from fastload.batch.arrow import record_batch
@@ -145,8 +148,8 @@ class Batch(dict[str, Any]):
 
         Raises:
             ImportError: pandas is not installed.
-            TypeError: A value is neither a tensor with rows nor a Ragged, or is a nested or sparse
-                tensor.
+            TypeError: A value is neither a tensor with rows nor a Ragged, is a nested or sparse
+                tensor, or has a dtype that Arrow lacks.
             ValueError: Values have different numbers of rows.
         """
         return self.to_arrow().to_pandas()
@@ -226,8 +229,9 @@ def _load(packed: Any, position: object) -> Batch:
 
 def _refuse_collation(_batch: list[Batch], **_collation: object) -> NoReturn:
     raise TypeError(
-        "DataLoader(ds) would batch batches; write DataLoader(ds, batch_size=None): "
-        "the dataset's own batch_size sets the rows of a batch"
+        "Expected rows to collate, got Batches. DataLoader(ds) would batch batches; write "
+        "DataLoader(ds, batch_size=None): the dataset's own batch_size sets the rows of a batch. "
+        "Without a DataLoader, torch.cat([batch[name] for batch in batches]) joins an output"
     )
 
 

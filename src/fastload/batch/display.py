@@ -16,12 +16,22 @@ from fastload.runtime.units import counted, size_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["batch_html", "batch_text"]
+__all__ = ["batch_html", "batch_text", "bytes_of"]
 
 _HTML_ROWS = 10
 # Values of a tensor that the text shows.
 _VALUES = 4
 _CELL_CHARS = 40
+_ROWS = ("crow_indices", "col_indices", "values")
+_COLUMNS = ("ccol_indices", "row_indices", "values")
+# The methods that return the parts of a sparse tensor, which has no `nbytes` itself.
+_PARTS = {
+    torch.sparse_coo: ("_indices", "_values"),  # also of a tensor that is not coalesced
+    torch.sparse_csr: _ROWS,
+    torch.sparse_bsr: _ROWS,
+    torch.sparse_csc: _COLUMNS,
+    torch.sparse_bsc: _COLUMNS,
+}
 
 
 def batch_text(values: Mapping[str, Any], rows: int) -> str:
@@ -33,6 +43,14 @@ def batch_text(values: Mapping[str, Any], rows: int) -> str:
     """
     lines = table_text([_described(name, value) for name, value in values.items()])
     return "\n".join([_head(values, rows), *("  " + line for line in lines)])
+
+
+def bytes_of(value: object) -> int:
+    """Return the number of bytes of a value of a batch; 0 for a value that tells no number."""
+    if isinstance(value, torch.Tensor) and value.layout in _PARTS:
+        parts = (getattr(value, name) for name in _PARTS[value.layout])
+        return sum(int(part().nbytes) for part in parts)
+    return int(getattr(value, "nbytes", 0))
 
 
 def batch_html(values: Mapping[str, Any], rows: int) -> str:
@@ -55,7 +73,7 @@ def batch_html(values: Mapping[str, Any], rows: int) -> str:
 
 
 def _head(values: Mapping[str, Any], rows: int) -> str:
-    size = sum(int(value.nbytes) for value in values.values() if hasattr(value, "nbytes"))
+    size = sum(map(bytes_of, values.values()))
     counts = f"{counted(rows, 'row')}, {counted(len(values), 'output')}"
     return f"Batch of {counts}, {size_of(size)}"
 

@@ -8,7 +8,7 @@ import weakref
 import pytest
 import torch
 from torch.utils import _pytree as pytree
-from torch.utils.data import DataLoader, IterableDataset, default_convert
+from torch.utils.data import DataLoader, IterableDataset, default_collate, default_convert
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from fastload.batch.arrow import arrow_array
@@ -174,11 +174,57 @@ def test_a_nested_tensor_has_a_text():
             "output `added`, got a tensor of torch.jagged",
         ),
         (torch.zeros(3), ValueError, "rows in output `added` as in `x`, 2, got 3"),
+        (
+            torch.zeros(2, 3, dtype=torch.complex64),
+            TypeError,
+            "output `added`, got torch.complex64: replace the value, such as by torch.view_as_real",
+        ),
+        (
+            Ragged(torch.zeros(3, dtype=torch.complex64), torch.tensor([0, 1, 3])),
+            TypeError,
+            "output `added`, got torch.complex64",
+        ),
+        (
+            torch.zeros(2, dtype=torch.float8_e5m2),
+            TypeError,
+            "output `added`, got torch.float8_e5m2: replace the value, such as by value.float()",
+        ),
     ],
 )
 def test_arrow_names_the_entry_that_is_no_column(value, error, message):
     with pytest.raises(error, match=re.escape(message)):
         Batch({"x": torch.arange(2), "added": value}).to_arrow()
+
+
+@pytest.mark.filterwarnings("ignore:Sparse:UserWarning")
+@pytest.mark.parametrize(
+    ("made", "size"),
+    [
+        ("to_sparse", 4 * (2 * 8 + 4)),
+        ("repeated", 2 * (8 + 4)),
+        ("to_sparse_csr", 5 * 8 + 4 * 8 + 4 * 4),
+        ("to_sparse_csc", 5 * 8 + 4 * 8 + 4 * 4),
+        ("to_sparse_bsr", 3 * 8 + 2 * 8 + 8 * 4),
+        ("to_sparse_bsc", 3 * 8 + 2 * 8 + 8 * 4),
+    ],
+)
+def test_a_sparse_tensor_counts_and_prints(made, size):
+    if made == "repeated":
+        value = torch.sparse_coo_tensor([[0, 0]], [1.0, 2.0], (4,), check_invariants=True)
+    else:
+        value = getattr(torch.eye(4), made)(*((2, 2),) if "_bs" in made else ())
+    batch = Batch({"x": torch.arange(4), "added": value})
+    assert batch.nbytes == 4 * 8 + size
+    assert f"Batch of 4 rows, 2 outputs, {32 + size} bytes" in repr(batch)
+    assert "added" in batch._repr_html_()
+
+
+def test_collation_of_batches_by_hand_is_told_how_to_join_them():
+    batches = [Batch({"x": torch.arange(2)})] * 2
+    with pytest.raises(
+        TypeError, match=r"rows to collate, got Batches.*torch\.cat\(\[batch\[name\]"
+    ):
+        default_collate(batches)
 
 
 def test_lists_without_elements_in_arrow():
