@@ -23,6 +23,8 @@ __all__ = ["Pack", "TokenBudget", "columns_of_pack", "lists_of", "packed"]
 
 # Outputs with an element for each token of a packed row.
 _OF_TOKENS = ("document", "position")
+# Outputs that are added to another output.
+_COMPANIONS = ("length", "mask", "valid", "stack_valid")
 _LENGTH = "pass length= for the number of tokens of a packed row"
 Number = bool | int | float
 
@@ -189,11 +191,33 @@ def lists_of(projection: Projection, output: str, owner: str) -> OutputPlan:
         )
     plan = plans[output]
     if plan.kind != "ragged" or plan.field.depth != 1 or plan.field.kind is not None:
+        dtype, shape, _ = plan.field.described
         raise SchemaError(
-            f"Expected lists of numbers of varying lengths for {owner}, got {plan.field} - at "
-            f"output `{output}`"
+            f"Expected lists of numbers of varying lengths for {owner}, got {dtype} {shape}: "
+            f"{_lists_instead(plan, owner)} - at output `{output}`"
         )
     return plan
+
+
+def _lists_instead(plan: OutputPlan, owner: str) -> str:
+    """Return what to do about an output that does not hold lists as `owner` takes them."""
+    if plan.kind == "pad":
+        return (
+            f"columns= makes a Pad or Fixed of the column; name the column itself in columns=, "
+            f"because {owner} takes the lists as the files store them"
+        )
+    if plan.kind == "list":
+        return (
+            "the files store lists of one fixed size. Write the files anew with lists of varying "
+            "lengths, column.cast(pyarrow.list_(column.type.value_type))"
+        )
+    if plan.field.kind is not None:
+        if plan.field.depth == 1:
+            return f"Hash and Codes turn the {plan.field.kind} of a list into numbers"
+        return "name a column of tokens; text is turned into tokens before it is written"
+    if plan.field.depth > 1:
+        return "write the files anew with one list of numbers for each row"
+    return "name a column whose rows are lists of tokens"
 
 
 def packed(
@@ -216,14 +240,9 @@ def packed(
         SchemaError: an output is not a list of numbers.
         ValueError: the projection has further outputs, or `pad` does not fit an output.
     """
-    others = [plan.name for plan in projection.outputs if plan.name not in pack.outputs]
-    if others:
-        raise ValueError(
-            f"Expected a packed dataset to have the outputs {', '.join(pack.outputs)} alone, got "
-            f"{', '.join(others)} too: name lists to cut alike in along=, and leave out the others"
-        )
-    outputs = []
     items = [lists_of(projection, name, "Pack") for name in pack.outputs]
+    _refuse_others(projection, pack)
+    outputs = []
     for name, plan in zip(pack.outputs, items, strict=True):
         item = plan.field
         try:
@@ -268,6 +287,26 @@ def packed(
     of_segment = sum(plan.field.item_bytes for plan in extra if plan.kind not in _OF_TOKENS)
     row_bytes = projection.row_bytes + tokens * of_token + of_segment
     return replace(projection, outputs=tuple(outputs), row_bytes=row_bytes), extra
+
+
+def _refuse_others(projection: Projection, pack: Pack) -> None:
+    """Raise ValueError if there are outputs that `pack` does not name."""
+    others = [plan for plan in projection.outputs if plan.name not in pack.outputs]
+    if not others:
+        return
+    # Outputs that are there because of another output.
+    names = [plan.name for plan in others if plan.kind in _COMPANIONS]
+    advice = (
+        'nulls="mask" or valid=True adds it; pass nulls="zero" or fill= instead, which make a null '
+        "list an empty one"
+    )
+    if len(names) < len(others):
+        names = [plan.name for plan in others if plan.name not in names]
+        advice = "name lists to cut alike in along=, and leave out the others"
+    raise ValueError(
+        f"Expected a packed dataset to have the outputs {', '.join(pack.outputs)} alone, got "
+        f"{', '.join(names)} too: {advice}"
+    )
 
 
 def _segment_outputs(*, padded: bool) -> list[OutputPlan]:

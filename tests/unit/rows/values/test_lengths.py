@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from fastload import FastParquetDataset, NullValueError, Pack, TokenBudget
+from fastload import FastParquetDataset, Fixed, NullValueError, Pack, Pad, TokenBudget
 from fastload.errors import ColumnNotFoundError, CorruptFileError, SchemaError
 from fastload.rows.values import lengths as module
 from support.token_files import documents_of, write_documents
@@ -213,6 +213,43 @@ def test_lists_of_other_types(home, tmp_path, kind):
             lengths_of(path)
     else:
         assert lengths_of(path) == [3, 3]
+
+
+@pytest.mark.parametrize(
+    ("lists", "columns", "message"),
+    [
+        (pa.list_(pa.int32(), 2), ["t"], r"got int32 \(B, 2\): .* column.cast\(pyarrow.list_\("),
+        (pa.list_(pa.int32()), [Pad("t", 3)], r"got int32 \(B, 3\): .* name the column itself"),
+        (pa.list_(pa.int32()), [Fixed("t", 2)], r"got int32 \(B, 2\): .* name the column itself"),
+        (pa.list_(pa.string()), ["t"], "got str Ragged, lists: Hash and Codes"),
+    ],
+)
+def test_the_error_for_other_lists_names_the_way_out(home, tmp_path, lists, columns, message):
+    values = [["1", "2"], ["3", "4"]] if lists.value_type == pa.string() else [[1, 2], [3, 4]]
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"t": pa.array(values, lists)}), path)
+    for options in ({"pack": Pack("t", 8)}, {"batch_size": TokenBudget("t", 8)}):
+        with pytest.raises(SchemaError, match=message):
+            FastParquetDataset(path, columns=columns, **options)
+
+
+def test_lists_of_a_fixed_size_are_packed_once_they_are_cast_as_the_error_says(home, tmp_path):
+    path = tmp_path / "a.parquet"
+    column = pa.array([[1, 2], [3, 4]], pa.list_(pa.int32(), 2))
+    cast = column.cast(pa.list_(column.type.value_type))
+    pq.write_table(pa.table({"t": cast}), path)
+    (batch,) = FastParquetDataset(path, pack=Pack("t", 4))
+    assert batch["t"].tolist() == [[1, 2, 3, 4]]
+
+
+def test_pack_beside_a_mask_of_null_lists_says_where_the_mask_comes_from(home, tmp_path):
+    path = tmp_path / "a.parquet"
+    columns = {"t": pa.array([[1], None], pa.list_(pa.int64())), "s": ["a", None]}
+    pq.write_table(pa.table(columns), path)
+    with pytest.raises(ValueError, match='got t__valid too: nulls="mask" or valid=True adds it'):
+        FastParquetDataset(path, pack=Pack("t", 8), nulls="mask")
+    with pytest.raises(ValueError, match="got s too: name lists to cut alike in along="):
+        FastParquetDataset(path, columns=["t", "s"], pack=Pack("t", 8), nulls="mask")
 
 
 @pytest.mark.parametrize(
