@@ -184,6 +184,7 @@ def test_epochs_of_workers(paths, context, persistent):
         ("probabilities", "pass weights="),
         ("stopping_strategy", 'pass stop="first", "all" or "repeat"'),
         ("batch_size", "pass batch_size= to each dataset"),
+        ("skip_batches", "pass skip_steps= .* load_state_dict"),
         ("weight", "did you mean 'weights'"),
     ],
 )

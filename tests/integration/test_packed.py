@@ -214,6 +214,17 @@ def test_schema_and_print_tell_the_shapes(path):
     assert "of at most 100 tokens, padding included, and 1 row of t" in text
 
 
+def test_the_text_of_the_rows_by_index_tells_of_documents(path):
+    dataset = packed(path, provenance=True)
+    rows = dataset.by_index()
+    text = repr(rows)
+    assert "packed rows" not in text
+    assert "batches  of documents, not packed" in text
+    assert "Ragged, lists" in text
+    shown = [line.split()[0] for line in text.splitlines() if line.startswith("    ")]
+    assert shown == list(rows[[0, 1]])
+
+
 @pytest.mark.parametrize("make", [packed, budgeted])
 def test_head_gives_documents(path, make):
     dataset = make(path)

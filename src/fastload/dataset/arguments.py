@@ -49,6 +49,20 @@ KEYWORDS = {
     **dict.fromkeys(("shuffle_seed", "random_state", "generator"), "pass seed="),
     **dict.fromkeys(("skip", "skip_rows", "start"), "pass offset="),
     **dict.fromkeys(("sample_weight", "sample_weights", "sampling_weights"), "pass weights="),
+    **dict.fromkeys(
+        ("max_tokens", "tokens_per_batch", "batch_tokens", "token_budget"),
+        "pass batch_size=TokenBudget(column, tokens) for batches by tokens",
+    ),
+    **dict.fromkeys(
+        ("seq_length", "seq_len", "sequence_length", "max_length", "max_seq_length", "block_size"),
+        "pass pack=Pack(column, length) to pack documents, or Pad(column, length) in columns= to "
+        "pad and cut each list",
+    ),
+    **dict.fromkeys(
+        ("skip_batches", "skip_first_batches", "skip_first_n"),
+        "pass skip_steps= for steps to leave out of each epoch; to continue a run, call "
+        "load_state_dict(state)",
+    ),
     "num_epochs": "iterate over the dataset once for each epoch",
     "device": "wrap the dataset: fastload.DevicePrefetcher(dataset, device)",
 }

@@ -96,6 +96,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FastParquetDataset"]
 
+# What batches hold that are made of a packed dataset's rows by number.
+_OF_DOCUMENTS = "of documents, not packed"
 # Number of rows in the core's batches when the dataset yields single rows (batch_size=None).
 _ROWS_AT_ONCE = 1024
 
@@ -608,14 +610,19 @@ class FastParquetDataset(Resumable[_Item_co]):
     def by_index(self) -> RowsByIndex:
         """Return the rows as a map-style dataset, for torch's samplers and others that count rows.
 
-        Item i is row i of `take`, as a dict of scalars and tensors. A DataLoader needs no
-        collate_fn: with batch_size=32, it hands out Batches of 32 rows.
+        Item i is row i of `take`, as a dict of scalars and tensors; with `pack`, a document. A
+        DataLoader needs no collate_fn: with batch_size=32, it hands out Batches of 32 rows.
 
         Example:
             rows = FastParquetDataset("train", columns=["f1", "label"]).by_index()
             loader = DataLoader(rows, batch_size=32, shuffle=True, num_workers=2)
         """
-        return RowsByIndex(self, self._description.text(self._schema_before_steps, final=False))
+        described, schema = self._description, self._schema_before_steps
+        if isinstance(self._by_tokens, Pack):
+            outputs = (*self._lists.outputs, *self._extra_outputs(self._lasting_steps))
+            schema = Schema({output.name: output.field for output in outputs})
+            described = replace(described, batches=_OF_DOCUMENTS)
+        return RowsByIndex(self, described.text(schema, final=False))
 
     def set_weights(self, weights: Weights) -> None:
         """Replace the weights of a dataset that was made with `weights`, from the next epoch on.

@@ -50,14 +50,21 @@ class Description:
         head = f"  {counted(len(schema), 'output')}"
         if self.steps.count and not final:
             head += ", before the steps if these change them"
-        return "\n".join([f"FastParquetDataset({self.files[0]!r})", *lines, head, *outputs])
+        return "\n".join([f"FastParquetDataset({self._source()})", *lines, head, *outputs])
 
     def html(self, schema: Schema) -> str:
         """Return the same as HTML."""
         facts = "<br>".join(f"{escape(name)}: {escape(value)}" for name, value in self._facts())
         table: Any = schema._repr_html_()
-        head = f"<b>FastParquetDataset</b> <code>{escape(self.files[0])}</code>"
+        head = f"<b>FastParquetDataset</b> <code>{escape(self._source())}</code>"
         return f"<div>{head}<br>{facts}</div>{table}"
+
+    def _source(self) -> str:
+        """Return the first file, and how many others there are."""
+        if not self.files:
+            return "no files"
+        others = len(self.files) - 1
+        return f"{self.files[0]!r}" + (f" and {counted(others, 'more file')}" if others else "")
 
     def _facts(self) -> Sequence[tuple[str, str]]:
         options = self.options

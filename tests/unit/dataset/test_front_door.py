@@ -7,6 +7,7 @@ import torch
 
 import fastload
 from fastload import Batch, Column, CorruptFileError, FastParquetDataset, Stack
+from support.sample_files import write_files
 
 ROWS = 10
 
@@ -161,12 +162,24 @@ def test_a_missing_output_names_the_fields_of_a_struct_or_similar_outputs(path):
     assert batch.get("wrod") is None
 
 
+def test_the_text_of_a_dataset_counts_its_files(path, tmp_path):
+    alone = FastParquetDataset(path, columns=["id"])
+    assert repr(alone).splitlines()[0] == f"FastParquetDataset({str(path)!r})"
+    paths = write_files(tmp_path, [[3], [4], [5]])
+    dataset = FastParquetDataset(tmp_path / "part-*.parquet")
+    assert repr(dataset).splitlines()[0] == f"FastParquetDataset({paths[0]!r} and 2 more files)"
+    assert "part-000.parquet&#x27; and 2 more files</code>" in dataset._repr_html_()
+
+
 @pytest.mark.parametrize(
     ("keyword", "hint"),
     [
         ("num_workers", "parameter of DataLoader"),
         ("shuffle_buffer", "shuffle_window="),
         ("transform", "preprocess="),
+        ("max_tokens", r"batch_size=TokenBudget\(column, tokens\)"),
+        ("seq_length", r"pack=Pack\(column, length\) .* Pad\(column, length\)"),
+        ("skip_batches", "skip_steps= .* load_state_dict"),
         ("batchsize", "did you mean 'batch_size'"),
         ("qqq", "its parameters are source, columns"),
     ],

@@ -45,6 +45,10 @@ __all__ = ["MixedDataset", "mix"]
 
 
 _OF_EACH = "pass {name}= to each dataset"
+_SKIP = (
+    "pass skip_steps= for steps of the mix to leave out of each epoch; to continue a run, call "
+    "load_state_dict(state)"
+)
 
 
 @hinted_function(
@@ -52,6 +56,8 @@ _OF_EACH = "pass {name}= to each dataset"
     probs="pass weights=",
     ratios="pass weights=",
     stopping_strategy='pass stop="first", "all" or "repeat"',
+    skip_batches=_SKIP,
+    skip_first_batches=_SKIP,
     batch_size=_OF_EACH,
     global_batch_size=_OF_EACH,
     canonical_ranks=_OF_EACH,
