@@ -64,6 +64,7 @@ def ids(batches):
     return [batch["id"].tolist() for batch in batches]
 
 
+@pytest.mark.filterwarnings("ignore:Expected a number in skip_steps")  # a short epoch
 @settings(
     max_examples=40,
     deadline=None,

@@ -252,8 +252,9 @@ class FastParquetDataset(Resumable[_Item_co]):
             in `rows_of`. All other steps have the rows that they have without the option, and
             keep their numbers; but other readable rows may take the place of those that
             on_error="skip" leaves out. A state counts steps that were left out as delivered, so a
-            run may resume with other `skip_steps`. After a resume on another number of ranks or
-            workers, the numbers mean the steps of the new run.
+            run may resume with other `skip_steps`. An epoch that ends before all of these steps
+            warns once. After a resume on another number of ranks or workers, the numbers mean the
+            steps of the new run.
         mesh: A torch DeviceMesh whose data-parallel dimensions give rank and world size.
             Processes that differ only in other dimensions (tensor, pipeline, context) read the
             same rows. Data-parallel are dimensions with names such as "dp", "dp_replicate",
@@ -678,6 +679,7 @@ class FastParquetDataset(Resumable[_Item_co]):
         `copy.copy(dataset)`.
         """
         with self._beginning() as (start, part):
+            skipped = self._skipped(start, part)
             engine = self._engines.of_process(part.workers)
             rank = self._resolved_rank().rank
             feed = self._ahead.take(engine, start, part)
@@ -685,9 +687,7 @@ class FastParquetDataset(Resumable[_Item_co]):
             feed.on_opened = self._prepare_next if engine.looks_ahead else None
             if engine.looks_ahead:
                 self._units.foresee(self._next_position)
-            begun = self._pass = EpochIterator(
-                feed, start, part, self._skipped(start, part), of=self._digest
-            )
+            begun = self._pass = EpochIterator(feed, start, part, skipped, of=self._digest)
         items = begun.rows() if self._yields_rows else begun
         return cast("Iterator[_Item_co]", items)
 
@@ -862,8 +862,11 @@ class FastParquetDataset(Resumable[_Item_co]):
         """Return the steps that a pass leaves out, counted from its first step."""
         if not self._options.skip_steps:
             return None
-        left = self._units.steps_left(start, part)
-        return skipped_steps(self._options.skip_steps, steps_of(start.progress), left)
+        steps, left = self._options.skip_steps, self._units.steps_left(start, part)
+        skipped = skipped_steps(steps, steps_of(start.progress), left)
+        if not part.worker:  # one of several workers warns
+            self._warn_of_late_steps(steps, start, len(skipped))
+        return skipped
 
     def _delivered(self, position: Position) -> int:
         steps = super()._delivered(position)

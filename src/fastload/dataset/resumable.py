@@ -71,6 +71,7 @@ class Resumable(IterableDataset[_Item_co]):
         self._closed = False
         self._pass: EpochIterator | None = None
         self._consuming_s = 0.0
+        self._warned_of_steps = False
 
     @property
     def _yields_rows(self) -> bool:
@@ -368,6 +369,27 @@ class Resumable(IterableDataset[_Item_co]):
             else WorkerSlot(rank.world, info.num_workers, info.id)
         )
         return start, part
+
+    def _warn_of_late_steps(self, skip_steps: Sequence[int], start: Position, left: int) -> None:
+        """Warn once if an epoch ends before the steps that it is to leave out.
+
+        The numbers are then often those of a whole run. Epochs may differ in their number of steps.
+
+        Args:
+            skip_steps: numbers of the steps to leave out, ascending.
+            start: the position where a pass begins.
+            left: number of steps that the pass leaves out.
+        """
+        if left or start.progress or start.taken or self._warned_of_steps:
+            return
+        steps = self._length_at(start)
+        if steps:
+            self._warned_of_steps = True
+            warn(
+                f"Expected a number in skip_steps below {steps}, the steps of epoch {start.epoch}, "
+                f"got {skip_steps[0]} as the least: the epoch leaves out no step. Steps count from "
+                "0 at the beginning of each epoch, as in rows_of"
+            )
 
     def _is_finished(self, position: Position) -> bool:
         """Return True if no rank has a batch left in the epoch."""

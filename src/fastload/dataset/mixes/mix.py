@@ -117,7 +117,8 @@ def mix(
         skip_steps: Numbers of steps of the mix to leave out of each epoch, such as range(10, 20).
             A step is one batch of each rank, and `rows_of` has the same numbers. All other steps
             keep their numbers, sources and rows. A state counts steps that were left out as
-            delivered, so a run may resume with other `skip_steps`.
+            delivered, so a run may resume with other `skip_steps`. An epoch that ends before all of
+            these steps warns once.
 
     Raises:
         ValueError, TypeError: An argument is wrong, or the datasets cannot be mixed.
@@ -218,6 +219,10 @@ class MixedDataset(Resumable[Batch]):
             )
         with self._beginning() as (start, part):
             plan = self._plan(start, part)
+            steps = self._mixture.skip_steps
+            skipped = plan.skipped if steps else None
+            if skipped is not None and not part.worker:  # one of several workers warns
+                self._warn_of_late_steps(steps, start, len(skipped))
             feeds = [
                 source.begin(
                     partial(plan.shares, number),
@@ -230,7 +235,6 @@ class MixedDataset(Resumable[Batch]):
             for number, source in enumerate(self._of):
                 source.foresee(self._next_position, number)
             feed = MixedFeed(plan.order.tolist(), feeds, self._of)
-            skipped = plan.skipped if self._mixture.skip_steps else None
             begun = self._pass = EpochIterator(feed, start, part, skipped, of=self._digest)
         return begun
 
