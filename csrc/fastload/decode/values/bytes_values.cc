@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "fastload/base/short_copy.h"
-#include "fastload/decode/values/plain_bytes.h"
 
 namespace fastload {
 
@@ -26,10 +25,7 @@ Result<std::shared_ptr<arrow::Buffer>> CopyOf(const uint8_t* data, int64_t size)
 }  // namespace
 
 BytesValues::BytesValues(const parquet::ColumnDescriptor* descr)
-    : fixed_size_(descr->physical_type() == parquet::Type::FIXED_LEN_BYTE_ARRAY
-                      ? descr->type_length()
-                      : -1),
-      arrow_(descr, /*views=*/true) {}
+    : plain_(*descr), arrow_(descr, /*views=*/true) {}
 
 Status BytesValues::SetDictionary(const parquet::DictionaryPage& page) {
   if (page.encoding() != Encoding::PLAIN &&
@@ -39,16 +35,13 @@ Status BytesValues::SetDictionary(const parquet::DictionaryPage& page) {
                          parquet::EncodingToString(page.encoding()));
   }
   const int64_t entries = page.num_values();
-  // An entry of variable length takes at least the four bytes of its length.
-  const int64_t least = fixed_size_ < 0 ? 4 : std::max<int64_t>(fixed_size_, 1);
-  ARROW_RETURN_NOT_OK(CheckValuesLeft(entries, page.size() / least));
+  plain_.Reset(page.data(), page.size());
+  ARROW_RETURN_NOT_OK(plain_.CheckLeft(entries));
   auto dictionary = std::make_shared<Dictionary>();
   ARROW_ASSIGN_OR_RAISE(dictionary->page, CopyOf(page.data(), page.size()));
   dictionary->views.resize(static_cast<size_t>(entries));
-  pos_ = dictionary->page->data();
-  end_ = pos_ + dictionary->page->size();
-  ARROW_RETURN_NOT_OK(fixed_size_ < 0 ? DecodePlain(entries, dictionary->views.data())
-                                      : DecodeFixed(entries, dictionary->views.data()));
+  plain_.Reset(dictionary->page->data(), page.size());
+  ARROW_RETURN_NOT_OK(DecodePlain(entries, dictionary->views.data()));
   dictionary_ = std::move(dictionary);
   return Status::OK();
 }
@@ -59,11 +52,10 @@ void BytesValues::SetShared(std::shared_ptr<const DecodedDictionary> dictionary)
 
 Status BytesValues::SetPage(Encoding::type encoding, const uint8_t* data, int64_t size,
                             int64_t max_values) {
-  pos_ = data;
-  end_ = data + size;
   switch (encoding) {
     case Encoding::PLAIN:
-      source_ = fixed_size_ < 0 ? Source::kPlain : Source::kPlainFixed;
+      source_ = Source::kPlain;
+      plain_.Reset(data, size);
       return Status::OK();
     case Encoding::PLAIN_DICTIONARY:
     case Encoding::RLE_DICTIONARY:
@@ -84,12 +76,7 @@ Status BytesValues::SetPage(Encoding::type encoding, const uint8_t* data, int64_
 Status BytesValues::Skip(int64_t values) {
   switch (source_) {
     case Source::kPlain:
-      return SkipPlainBytes(values, &pos_, end_);
-    case Source::kPlainFixed:
-      if (fixed_size_ == 0) return Status::OK();
-      ARROW_RETURN_NOT_OK(CheckValuesLeft(values, (end_ - pos_) / fixed_size_));
-      pos_ += values * fixed_size_;
-      return Status::OK();
+      return plain_.Skip(values);
     case Source::kDictionary:
       return hybrid_.Skip(values);
     case Source::kArrow:
@@ -105,14 +92,11 @@ Status BytesValues::Skip(int64_t values) {
 }
 
 Status BytesValues::Decode(int64_t n, ByteView* views, ByteArena* arena) {
-  const uint8_t* const begin = pos_;
+  const uint8_t* const begin = plain_.position();
   switch (source_) {
     case Source::kPlain:
       ARROW_RETURN_NOT_OK(DecodePlain(n, views));
-      return Own(begin, pos_, n, views, arena);
-    case Source::kPlainFixed:
-      ARROW_RETURN_NOT_OK(DecodeFixed(n, views));
-      return Own(begin, pos_, n, views, arena);
+      return Own(begin, plain_.position(), n, views, arena);
     case Source::kDictionary:
       arena->Keep(dictionary_->page);
       return hybrid_.Lookup(dictionary_->views.data(),
@@ -132,21 +116,9 @@ Status BytesValues::Own(const uint8_t* begin, const uint8_t* end, int64_t n,
 }
 
 Status BytesValues::DecodePlain(int64_t n, ByteView* views) {
-  return WalkPlainBytes(n, &pos_, end_,
-                        [views](int64_t i, const uint8_t* data, uint32_t length) {
-                          views[i] = ByteView{data, length};
-                        });
-}
-
-Status BytesValues::DecodeFixed(int64_t n, ByteView* views) {
-  if (fixed_size_ > 0) {
-    ARROW_RETURN_NOT_OK(CheckValuesLeft(n, (end_ - pos_) / fixed_size_));
-  }
-  for (int64_t i = 0; i < n; ++i) {
-    views[i] = ByteView{pos_, fixed_size_};
-    pos_ += fixed_size_;
-  }
-  return Status::OK();
+  return plain_.Walk(n, [views](int64_t i, const uint8_t* data, uint32_t length) {
+    views[i] = ByteView{data, length};
+  });
 }
 
 Status BytesValues::DecodeWithArrow(int64_t n, ByteView* views, ByteArena* arena) {

@@ -11,6 +11,7 @@
 #include "fastload/decode/pages/page_cursor.h"
 #include "fastload/decode/values/arrow_values.h"
 #include "fastload/decode/values/byte_view.h"
+#include "fastload/decode/values/plain_bytes.h"
 
 namespace fastload {
 
@@ -33,8 +34,7 @@ class BytesValues : public PageValues {
 
  private:
   enum class Source : uint8_t {
-    kPlain,       // BYTE_ARRAY: length, bytes, length, bytes, ...
-    kPlainFixed,  // FIXED_LEN_BYTE_ARRAY
+    kPlain,
     kDictionary,
     kArrow,  // decoded by Arrow
   };
@@ -51,8 +51,8 @@ class BytesValues : public PageValues {
 
   static constexpr int64_t kBlockValues = ArrowValues::kBlockValues;
 
+  // Writes views of n values of `plain_`.
   Status DecodePlain(int64_t n, ByteView* views);
-  Status DecodeFixed(int64_t n, ByteView* views);
   // Copies the bytes [begin, end) to the arena, and moves n views of these bytes to the
   // copy.
   static Status Own(const uint8_t* begin, const uint8_t* end, int64_t n, ByteView* views,
@@ -61,11 +61,8 @@ class BytesValues : public PageValues {
   // Writes views of n values, at most kBlockValues, that are valid until the next call.
   Status ArrowBlock(int64_t n, ByteView* views);
 
-  int64_t fixed_size_;  // bytes of a FIXED_LEN_BYTE_ARRAY, else -1
   Source source_ = Source::kPlain;
-
-  const uint8_t* pos_ = nullptr;
-  const uint8_t* end_ = nullptr;
+  PlainBytes plain_;
   HybridDecoder hybrid_;
   ArrowValues arrow_;
 

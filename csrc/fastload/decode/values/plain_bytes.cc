@@ -1,6 +1,5 @@
 #include "fastload/decode/values/plain_bytes.h"
 
-#include <algorithm>
 #include <string>
 
 namespace fastload {
@@ -18,10 +17,6 @@ Status BeyondPage(int64_t left, int64_t needed) {
                                                 std::to_string(needed));
 }
 
-Status SkipPlainBytes(int64_t n, const uint8_t** pos, const uint8_t* end) {
-  return WalkPlainBytes(n, pos, end, [](int64_t, const uint8_t*, uint32_t) {});
-}
-
 PlainBytes::PlainBytes(const parquet::ColumnDescriptor& descr)
     : fixed_size_(descr.physical_type() == parquet::Type::FIXED_LEN_BYTE_ARRAY
                       ? descr.type_length()
@@ -33,28 +28,17 @@ void PlainBytes::Reset(const uint8_t* data, int64_t size) {
 }
 
 Status PlainBytes::CheckLeft(int64_t n) const {
-  // A value of variable length takes at least the four bytes of its length.
-  const int64_t least = fixed_size_ < 0 ? 4 : std::max<int64_t>(fixed_size_, 1);
-  return CheckValuesLeft(n, (end_ - pos_) / least);
+  return CheckValuesLeft(n, (end_ - pos_) / (fixed_size_ < 0 ? kPrefix : fixed_size_));
 }
 
 Status PlainBytes::Next(int64_t n, parquet::ByteArray* out) {
-  if (fixed_size_ < 0) {
-    return WalkPlainBytes(n, &pos_, end_,
-                          [out](int64_t i, const uint8_t* data, uint32_t length) {
-                            out[i] = parquet::ByteArray(length, data);
-                          });
-  }
-  ARROW_RETURN_NOT_OK(CheckLeft(n));
-  for (int64_t i = 0; i < n; ++i) {
-    out[i] = parquet::ByteArray(static_cast<uint32_t>(fixed_size_), pos_);
-    pos_ += fixed_size_;
-  }
-  return Status::OK();
+  return Walk(n, [out](int64_t i, const uint8_t* data, uint32_t length) {
+    out[i] = parquet::ByteArray(length, data);
+  });
 }
 
 Status PlainBytes::Skip(int64_t n) {
-  if (fixed_size_ < 0) return SkipPlainBytes(n, &pos_, end_);
+  if (fixed_size_ < 0) return Walk(n, [](int64_t, const uint8_t*, uint32_t) {});
   ARROW_RETURN_NOT_OK(CheckLeft(n));
   pos_ += n * fixed_size_;
   return Status::OK();

@@ -19,27 +19,6 @@ Status CheckValuesLeft(int64_t n, int64_t left);
 // Returns the error of a length or a value that exceeds the `left` bytes of its page.
 Status BeyondPage(int64_t left, int64_t needed);
 
-// Calls take(i, data, length) for n BYTE_ARRAYs from *pos on, and moves *pos behind the
-// last BYTE_ARRAY.
-template <typename Take>
-Status WalkPlainBytes(int64_t n, const uint8_t** pos, const uint8_t* end, Take&& take) {
-  constexpr int64_t kPrefix = 4;
-  const uint8_t* at = *pos;
-  for (int64_t i = 0; i < n; ++i) {
-    if (end - at < kPrefix) return BeyondPage(end - at, kPrefix);
-    uint32_t length;
-    std::memcpy(&length, at, kPrefix);
-    at += kPrefix;
-    if (length > end - at) return BeyondPage(end - at, length);
-    take(i, at, length);
-    at += length;
-  }
-  *pos = at;
-  return Status::OK();
-}
-
-Status SkipPlainBytes(int64_t n, const uint8_t** pos, const uint8_t* end);
-
 // A walk over the values of a PLAIN page of BYTE_ARRAY or FIXED_LEN_BYTE_ARRAY.
 class PlainBytes {
  public:
@@ -47,6 +26,12 @@ class PlainBytes {
 
   // Starts at `size` borrowed bytes.
   void Reset(const uint8_t* data, int64_t size);
+
+  // Calls take(i, data, length) for the next n values.
+  template <typename Take>
+  Status Walk(int64_t n, Take&& take) {
+    return fixed_size_ < 0 ? WalkVariable(n, take) : WalkFixed(n, take);
+  }
 
   // Writes views of the next n values.
   Status Next(int64_t n, parquet::ByteArray* out);
@@ -56,8 +41,41 @@ class PlainBytes {
   // the least length.
   Status CheckLeft(int64_t n) const;
 
+  // Returns the address of the next value.
+  const uint8_t* position() const { return pos_; }
+
  private:
-  int64_t fixed_size_;  // bytes of a FIXED_LEN_BYTE_ARRAY, else -1
+  static constexpr int64_t kPrefix = 4;  // bytes of the length of a BYTE_ARRAY
+
+  template <typename Take>
+  Status WalkVariable(int64_t n, Take& take) {
+    const uint8_t* at = pos_;
+    for (int64_t i = 0; i < n; ++i) {
+      if (end_ - at < kPrefix) return BeyondPage(end_ - at, kPrefix);
+      uint32_t length;
+      std::memcpy(&length, at, kPrefix);
+      at += kPrefix;
+      if (length > end_ - at) return BeyondPage(end_ - at, length);
+      take(i, at, length);
+      at += length;
+    }
+    pos_ = at;
+    return Status::OK();
+  }
+
+  template <typename Take>
+  Status WalkFixed(int64_t n, Take& take) {
+    ARROW_RETURN_NOT_OK(CheckLeft(n));
+    const uint8_t* at = pos_;
+    for (int64_t i = 0; i < n; ++i) {
+      take(i, at, static_cast<uint32_t>(fixed_size_));
+      at += fixed_size_;
+    }
+    pos_ = at;
+    return Status::OK();
+  }
+
+  int64_t fixed_size_;  // bytes of a FIXED_LEN_BYTE_ARRAY, at least 1; else -1
   const uint8_t* pos_ = nullptr;
   const uint8_t* end_ = nullptr;
 };
