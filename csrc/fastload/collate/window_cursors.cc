@@ -105,25 +105,21 @@ Status WindowTask::OpenChunkRows(ChunkInput input, const ColumnSpec& spec, RowBi
                       : selected(std::move(input), base, bits, std::move(pages));
   };
   if (spec.depth > 0) {
-    ARROW_ASSIGN_OR_RAISE(cursor->nested,
-                          open(&spec, NestedReader::Make, MakeSelectedNestedReader));
-    if (!copies.single()) {
-      cursor->nested = MakeRepeatedNestedReader(copies, &spec, std::move(cursor->nested));
-    }
-    return Status::OK();
+    const auto make = [&](const ColumnSpec* base) {
+      return open(base, NestedReader::Make, MakeSelectedNestedReader);
+    };
+    return MakeRepeatedNestedReader(rows, &spec, make).Value(&cursor->nested);
   }
   if (spec.bytes) {
     const auto make = [&](const ColumnSpec* base) {
       return open(base, MakeBytesReader, MakeSelectedBytesReader);
     };
-    return (copies.single() ? make(&spec) : MakeRepeatedBytesReader(rows, &spec, make))
-        .Value(&cursor->bytes);
+    return MakeRepeatedBytesReader(rows, &spec, make).Value(&cursor->bytes);
   }
   const auto make = [&](const ColumnSpec* base) {
     return open(base, MakeFixedReader, MakeSelectedFixedReader);
   };
-  return (copies.single() ? make(&spec) : MakeRepeatedFixedReader(rows, &spec, make))
-      .Value(&cursor->fixed);
+  return MakeRepeatedFixedReader(rows, &spec, make).Value(&cursor->fixed);
 }
 
 Result<ChunkInput> WindowTask::OpenPages(size_t column, size_t piece, WindowChunk* chunk,
@@ -194,24 +190,21 @@ Status WindowTask::OpenBlock(const DecodedQueue::Block& block, const ColumnSpec&
   *cursor = Cursor{};
   const RepeatedRows rows{.copies = copies};
   if (spec.depth > 0) {
-    ARROW_ASSIGN_OR_RAISE(cursor->nested, MakeDecodedNestedReader(block, &spec));
-    if (!copies.single()) {
-      cursor->nested = MakeRepeatedNestedReader(copies, &spec, std::move(cursor->nested));
-    }
-    return Status::OK();
+    const auto make = [&](const ColumnSpec* base) {
+      return MakeDecodedNestedReader(block, base);
+    };
+    return MakeRepeatedNestedReader(rows, &spec, make).Value(&cursor->nested);
   }
   if (spec.bytes) {
     const auto make = [&](const ColumnSpec* base) {
       return MakeDecodedBytesReader(block, base);
     };
-    return (copies.single() ? make(&spec) : MakeRepeatedBytesReader(rows, &spec, make))
-        .Value(&cursor->bytes);
+    return MakeRepeatedBytesReader(rows, &spec, make).Value(&cursor->bytes);
   }
   const auto make = [&](const ColumnSpec* base) {
     return MakeDecodedFixedReader(block, base);
   };
-  return (copies.single() ? make(&spec) : MakeRepeatedFixedReader(rows, &spec, make))
-      .Value(&cursor->fixed);
+  return MakeRepeatedFixedReader(rows, &spec, make).Value(&cursor->fixed);
 }
 
 }  // namespace fastload

@@ -23,8 +23,6 @@ constexpr int64_t kBlockBytes = 16 << 10;
 // Rows of lists that are decoded at once before they are repeated.
 constexpr int64_t kNestedRows = 64;
 
-Status NoCopies() { return Status::Invalid("Expected more copies of rows, got none"); }
-
 // The common part of the readers: the position among the copies, and the base below.
 template <typename Reader>
 class Repeated {
@@ -65,15 +63,17 @@ class Repeated {
   // first row.
   Result<CopiesSpan> Next(int64_t most) {
     const CopiesSpan span = walk_.Next(most, block_rows_, rows_.decodes_gaps);
-    if (span.rows == 0) return NoCopies();
-    ARROW_RETURN_NOT_OK(SkipTo(span.row));
-    base_row_ = span.row + span.rows;
+    if (span.rows == 0) return Status::Invalid("Expected more copies of rows, got none");
+    ARROW_RETURN_NOT_OK(PassOver(span.row, span.rows));
     return span;
   }
 
-  // Tells the row that the base reads next, after a read of another number of rows than
-  // Next announced.
-  void SetBaseRow(int64_t row) { base_row_ = row; }
+  // Moves the base to `row`, from which on the caller reads `rows` rows.
+  Status PassOver(int64_t row, int64_t rows) {
+    ARROW_RETURN_NOT_OK(SkipTo(row));
+    base_row_ = row + rows;
+    return Status::OK();
+  }
 
   // Goes back by `copies` copies, to the row at which the base stopped inside a span.
   void Return(int64_t copies, int64_t row) {
@@ -85,8 +85,12 @@ class Repeated {
 
   // Returns the bytes for the validity of a span's rows: the caller's, or other bytes.
   uint8_t* ValidOf(const CopiesSpan& span, uint8_t* valid) {
-    if (span.single && valid != nullptr) return valid;
-    if (valid == nullptr && !refuses_nulls_) return nullptr;
+    return span.single && valid != nullptr ? valid : OwnValid(valid != nullptr);
+  }
+  // Returns bytes for the validity of the rows of a block; null if neither the caller nor
+  // CheckNulls wants the validity.
+  uint8_t* OwnValid(bool wanted) {
+    if (!wanted && !refuses_nulls_) return nullptr;
     valid_.resize(CopiesWalk::kBlockRows);
     return valid_.data();
   }
@@ -104,8 +108,6 @@ class Repeated {
     }
     return Status::OK();
   }
-
-  bool refuses_nulls() const { return refuses_nulls_; }
 
  private:
   RepeatedRows rows_;
@@ -300,7 +302,8 @@ class RepeatedFixedReader : public FixedReader {
   Status HoldValue(bool with_valid) {
     if (held_ == Held::kUnread) {
       const int64_t row = rows_.walk().row();
-      ARROW_ASSIGN_OR_RAISE(uint8_t* const valid, BeginHeld(row, with_valid));
+      ARROW_RETURN_NOT_OK(rows_.PassOver(row, 1));
+      uint8_t* const valid = rows_.OwnValid(with_valid);
       ARROW_RETURN_NOT_OK(rows_.base().Read(1, Block(), width_, valid));
       ARROW_RETURN_NOT_OK(rows_.CheckNulls(row, 1, valid));
       Hold(block_.data(), valid);
@@ -320,23 +323,17 @@ class RepeatedFixedReader : public FixedReader {
   Result<bool> HoldCode(const Codes& codes) {
     if (held_ != Held::kUnread) return held_ == Held::kCode;
     const int64_t row = rows_.walk().row();
-    ARROW_ASSIGN_OR_RAISE(uint8_t* const valid, BeginHeld(row, true));
+    ARROW_RETURN_NOT_OK(rows_.PassOver(row, 1));
+    uint8_t* const valid = rows_.OwnValid(true);
     ARROW_ASSIGN_OR_RAISE(const int64_t read,
                           rows_.base().ReadCodes(1, codes, Block(), valid));
     if (read == 0) {
-      rows_.SetBaseRow(row);
+      rows_.Return(0, row);
       return false;
     }
     ARROW_RETURN_NOT_OK(rows_.CheckNulls(row, 1, valid));
     Keep(block_.data(), codes);
     return true;
-  }
-
-  // Moves the base over the row. Returns the memory for the row's validity.
-  Result<uint8_t*> BeginHeld(int64_t row, bool with_valid) {
-    ARROW_RETURN_NOT_OK(rows_.SkipTo(row));
-    rows_.SetBaseRow(row + 1);
-    return with_valid || rows_.refuses_nulls() ? &row_valid_ : nullptr;
   }
 
   const int64_t width_;
@@ -346,7 +343,6 @@ class RepeatedFixedReader : public FixedReader {
   std::vector<uint8_t> block_;
   Held held_ = Held::kUnread;
   uint8_t held_valid_ = 1;
-  uint8_t row_valid_ = 1;
   uint32_t held_code_ = 0;
   std::vector<uint8_t> held_row_;
 };
@@ -420,10 +416,8 @@ class RepeatedBytesReader : public BytesReader {
   Result<ByteView> HeldView(bool with_valid, ByteArena* arena) {
     if (!held_) {
       const int64_t row = rows_.walk().row();
-      ARROW_RETURN_NOT_OK(rows_.SkipTo(row));
-      rows_.SetBaseRow(row + 1);
-      uint8_t row_valid = 1;
-      uint8_t* const valid = with_valid || rows_.refuses_nulls() ? &row_valid : nullptr;
+      ARROW_RETURN_NOT_OK(rows_.PassOver(row, 1));
+      uint8_t* const valid = rows_.OwnValid(with_valid);
       ByteView view;
       ARROW_RETURN_NOT_OK(rows_.base().Read(1, &view, valid, arena));
       ARROW_RETURN_NOT_OK(rows_.CheckNulls(row, 1, valid));
@@ -483,29 +477,30 @@ Status AppendCopies(const NestedRows& from, int64_t row, int64_t copies, int64_t
 // Reads runs of rows with copies, because the gaps have to be walked in either case.
 class RepeatedNestedReader : public NestedReader {
  public:
-  RepeatedNestedReader(RowCopies copies, int64_t item, std::unique_ptr<NestedReader> base)
-      : item_(item), walk_(copies), base_(std::move(base)) {
+  RepeatedNestedReader(const RepeatedRows& rows, const ColumnSpec& spec)
+      : item_(ItemBytes(spec)),
+        rows_({.copies = rows.copies, .bits = rows.bits, .decodes_gaps = false},
+              kNestedRows) {
     block_.as_they_are = held_.as_they_are = true;
   }
 
+  Status Open(const ColumnSpec* spec, const MakeBase<NestedReader>& make) {
+    return rows_.Open(spec, make);
+  }
+
   Status Skip(int64_t rows) override {
-    const bool same = walk_.cut() && walk_.Same(rows + 1) > rows;
-    walk_.Skip(rows);
-    if (!same && rows > 0) read_ = false;
+    rows_.Skip(rows, [&] { read_ = false; });
     return Status::OK();
   }
 
   Status Read(int64_t rows, NestedRows* out, bool valid) override {
     while (rows > 0) {
-      int64_t n = walk_.cut() ? walk_.Same(rows) : 0;
+      int64_t n = rows_.Left(rows);
       if (n > 0) {
         ARROW_RETURN_NOT_OK(AppendHeld(n, out, valid));
-        walk_.Skip(n);
+        rows_.walk().Skip(n);
       } else {
-        const CopiesSpan span = walk_.Next(rows, kNestedRows, /*gaps=*/false);
-        if (span.rows == 0) return NoCopies();
-        ARROW_RETURN_NOT_OK(SkipTo(span.row));
-        base_row_ = span.row + span.rows;
+        ARROW_ASSIGN_OR_RAISE(const CopiesSpan span, rows_.Next(rows));
         ARROW_RETURN_NOT_OK(ReadSpan(span, out, valid));
         n = span.copies;
       }
@@ -514,28 +509,22 @@ class RepeatedNestedReader : public NestedReader {
     return Status::OK();
   }
 
-  int64_t page() const override { return base_->page(); }
+  int64_t page() const override { return rows_.base().page(); }
 
  private:
-  Status SkipTo(int64_t row) {
-    const int64_t rows = row - base_row_;
-    base_row_ = std::max(base_row_, row);
-    return rows <= 0 ? Status::OK() : base_->Skip(rows);
-  }
-
   // Reads rows of the base to `block_`, whose bytes and fills belong to `out`.
   Status ReadBlock(int64_t rows, NestedRows* out, bool valid) {
     block_.Clear();
     std::swap(block_.bytes, out->bytes);
     std::swap(block_.fills, out->fills);
-    const Status status = base_->Read(rows, &block_, valid);
+    const Status status = rows_.base().Read(rows, &block_, valid);
     std::swap(block_.bytes, out->bytes);
     std::swap(block_.fills, out->fills);
     return status;
   }
 
   Status ReadSpan(const CopiesSpan& span, NestedRows* out, bool valid) {
-    if (span.single) return base_->Read(span.rows, out, valid);
+    if (span.single) return rows_.base().Read(span.rows, out, valid);
     ARROW_RETURN_NOT_OK(ReadBlock(span.rows, out, valid));
     const uint16_t* const end = span.positions + span.copies;
     for (const uint16_t* at = span.positions; at < end;) {
@@ -545,7 +534,7 @@ class RepeatedNestedReader : public NestedReader {
           AppendCopies(block_, *at - span.positions[0], next - at, item_, valid, out));
       at = next;
     }
-    return walk_.cut() ? Hold(span.rows - 1, valid) : Status::OK();
+    return rows_.walk().cut() ? Hold(span.rows - 1, valid) : Status::OK();
   }
 
   // Copies a row of the block, with the bytes of its views.
@@ -571,9 +560,7 @@ class RepeatedNestedReader : public NestedReader {
   // Appends the row whose copies were cut.
   Status AppendHeld(int64_t copies, NestedRows* out, bool valid) {
     if (!read_) {
-      const int64_t row = walk_.row();
-      ARROW_RETURN_NOT_OK(SkipTo(row));
-      base_row_ = row + 1;
+      ARROW_RETURN_NOT_OK(rows_.PassOver(rows_.walk().row(), 1));
       ARROW_RETURN_NOT_OK(ReadBlock(1, out, valid));
       ARROW_RETURN_NOT_OK(Hold(0, valid));
     }
@@ -583,9 +570,7 @@ class RepeatedNestedReader : public NestedReader {
   }
 
   const int64_t item_;
-  CopiesWalk walk_;
-  std::unique_ptr<NestedReader> base_;
-  int64_t base_row_ = 0;  // the row that the base reads next
+  Repeated<NestedReader> rows_;
   NestedRows block_;
   NestedRows held_;  // the row whose copies were cut, if it was read
   bool read_ = false;
@@ -595,6 +580,7 @@ class RepeatedNestedReader : public NestedReader {
 
 Result<std::unique_ptr<FixedReader>> MakeRepeatedFixedReader(
     const RepeatedRows& rows, const ColumnSpec* spec, const MakeBase<FixedReader>& make) {
+  if (rows.copies.single()) return make(spec);
   auto reader = std::make_unique<RepeatedFixedReader>(rows, *spec);
   ARROW_RETURN_NOT_OK(reader->Open(spec, make));
   return reader;
@@ -602,15 +588,19 @@ Result<std::unique_ptr<FixedReader>> MakeRepeatedFixedReader(
 
 Result<std::unique_ptr<BytesReader>> MakeRepeatedBytesReader(
     const RepeatedRows& rows, const ColumnSpec* spec, const MakeBase<BytesReader>& make) {
+  if (rows.copies.single()) return make(spec);
   auto reader = std::make_unique<RepeatedBytesReader>(rows);
   ARROW_RETURN_NOT_OK(reader->Open(spec, make));
   return reader;
 }
 
-std::unique_ptr<NestedReader> MakeRepeatedNestedReader(
-    RowCopies copies, const ColumnSpec* spec, std::unique_ptr<NestedReader> base) {
-  return std::make_unique<RepeatedNestedReader>(copies, ItemBytes(*spec),
-                                                std::move(base));
+Result<std::unique_ptr<NestedReader>> MakeRepeatedNestedReader(
+    const RepeatedRows& rows, const ColumnSpec* spec,
+    const MakeBase<NestedReader>& make) {
+  if (rows.copies.single()) return make(spec);
+  auto reader = std::make_unique<RepeatedNestedReader>(rows, *spec);
+  ARROW_RETURN_NOT_OK(reader->Open(spec, make));
+  return reader;
 }
 
 }  // namespace fastload

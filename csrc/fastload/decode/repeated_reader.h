@@ -17,7 +17,7 @@ struct RepeatedRows {
   RowCopies copies;
   RowBits bits;  // the rows that the base returns, for the rows of errors
   // True if values of rows without copies can be decoded without an error, except that
-  // they may be null.
+  // they may be null. Readers of lists don't ask.
   bool decodes_gaps = true;
   bool nullable = false;  // the column may hold nulls
 };
@@ -27,12 +27,13 @@ template <typename Reader>
 using MakeBase = std::function<Result<std::unique_ptr<Reader>>(const ColumnSpec* spec)>;
 
 // Make readers of the copies of the rows that the base returns. A row without copies
-// never causes an error. `spec` is borrowed, and outlives the reader.
+// never causes an error. If each row has one copy, the base is returned. `spec` is
+// borrowed, and outlives the reader.
 Result<std::unique_ptr<FixedReader>> MakeRepeatedFixedReader(
     const RepeatedRows& rows, const ColumnSpec* spec, const MakeBase<FixedReader>& make);
 Result<std::unique_ptr<BytesReader>> MakeRepeatedBytesReader(
     const RepeatedRows& rows, const ColumnSpec* spec, const MakeBase<BytesReader>& make);
-std::unique_ptr<NestedReader> MakeRepeatedNestedReader(
-    RowCopies copies, const ColumnSpec* spec, std::unique_ptr<NestedReader> base);
+Result<std::unique_ptr<NestedReader>> MakeRepeatedNestedReader(
+    const RepeatedRows& rows, const ColumnSpec* spec, const MakeBase<NestedReader>& make);
 
 }  // namespace fastload

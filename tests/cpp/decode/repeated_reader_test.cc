@@ -381,8 +381,11 @@ TEST(RepeatedNestedReader, ReturnsEachRowAsOftenAsItHasCopies) {
       const std::vector<uint32_t> copies = RowOfCopy(counts);
       OpenedLeaf file(bytes, leaf);
       GroupCopies group(counts);
-      auto reader = MakeRepeatedNestedReader(
-          group.rows(), &spec, NestedReader::Make(file.Chunk(), &spec).ValueOrDie());
+      const auto make = [&](const ColumnSpec* base) {
+        return NestedReader::Make(file.Chunk(), base);
+      };
+      auto reader =
+          MakeRepeatedNestedReader({.copies = group.rows()}, &spec, make).ValueOrDie();
       const Status status = CutToPieces(
           static_cast<int64_t>(copies.size()), &random,
           [&](int64_t n) { return reader->Skip(n); },
