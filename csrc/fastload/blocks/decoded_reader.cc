@@ -123,35 +123,22 @@ class DecodedNestedReader final : public NestedReader {
   Status Skip(int64_t rows) override { return rows_.Skip(rows); }
 
   Status Read(int64_t rows, NestedRows* out, bool valid) override {
-    out->offsets.resize(depth_);
-    for (auto& offsets : out->offsets) {
-      if (offsets.empty()) offsets.push_back(0);
-    }
+    out->Begin(depth_);
     if (valid) out->valid.resize(out->valid.size() + static_cast<size_t>(rows), 1);
-    return rows_.ForEach(
-        rows, [&](const DecodedBlock::Run& run, int64_t first, int64_t n) {
-          for (size_t level = 0; level < depth_; ++level) {
-            const int64_t* const from = run.offsets[level];
-            std::vector<int64_t>& offsets = out->offsets[level];
-            const int64_t shift = offsets.back() - from[first];
-            const size_t size = offsets.size();
-            offsets.resize(size + static_cast<size_t>(n));
-            for (int64_t i = 0; i < n; ++i) {
-              offsets[size + static_cast<size_t>(i)] = from[first + i + 1] + shift;
-            }
-            const int64_t end = from[first + n];
-            first = from[first];
-            n = end - first;
-          }
-          if (!bytes_) {
-            out->values.Borrow(run.values + first * item_, n * item_);
-            return Status::OK();
-          }
-          const size_t size = out->views.size();
-          out->views.resize(size + static_cast<size_t>(n));
-          AddViews(run.offsets[depth_], run.values, first, n, out->views.data() + size);
-          return Status::OK();
-        });
+    return rows_.ForEach(rows, [&](const DecodedBlock::Run& run, int64_t first,
+                                   int64_t n) {
+      int64_t end = first + n;
+      out->AppendLists([&](size_t level) { return run.offsets[level]; }, &first, &end);
+      n = end - first;
+      if (!bytes_) {
+        out->values.Borrow(run.values + first * item_, n * item_);
+        return Status::OK();
+      }
+      const size_t size = out->views.size();
+      out->views.resize(size + static_cast<size_t>(n));
+      AddViews(run.offsets[depth_], run.values, first, n, out->views.data() + size);
+      return Status::OK();
+    });
   }
 
   int64_t page() const override { return -1; }

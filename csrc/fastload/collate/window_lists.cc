@@ -122,8 +122,7 @@ Status WindowTask::ReadWanted(NestedReader* reader, int64_t first, int64_t rows,
       ARROW_RETURN_NOT_OK(reader->Read(n, staged, /*valid=*/false));
     } else {
       ARROW_RETURN_NOT_OK(reader->Skip(n));
-      // Packed lists have one level.
-      if (staged->offsets.empty()) staged->offsets.assign(1, {0});
+      staged->Begin(1);  // packed lists have one level
       std::vector<int64_t>& ends = staged->offsets[0];
       ends.insert(ends.end(), static_cast<size_t>(n), ends.back());
       skipped += n;

@@ -142,10 +142,7 @@ class NullNestedReader : public NestedReader {
 
   Status Read(int64_t rows, NestedRows* out, bool valid) override {
     if (!spec_->null_lists) return NoValue();
-    out->offsets.resize(static_cast<size_t>(spec_->depth));
-    for (auto& offsets : out->offsets) {
-      if (offsets.empty()) offsets.push_back(0);
-    }
+    out->Begin(static_cast<size_t>(spec_->depth));
     const auto size = static_cast<size_t>(rows);
     std::vector<int64_t>& lists = out->offsets[0];
     lists.resize(lists.size() + size, lists.back());

@@ -442,24 +442,12 @@ class RepeatedBytesReader : public BytesReader {
 // views are shared.
 Status AppendCopies(const NestedRows& from, int64_t row, int64_t copies, int64_t item,
                     bool valid, NestedRows* to) {
-  const size_t levels = from.offsets.size();
-  to->offsets.resize(levels);
-  for (auto& offsets : to->offsets) {
-    if (offsets.empty()) offsets.push_back(0);
-  }
+  to->Begin(from.offsets.size());
   for (int64_t copy = 0; copy < copies; ++copy) {
     int64_t first = row;
     int64_t end = row + 1;
-    for (size_t level = 0; level < levels; ++level) {
-      const std::vector<int64_t>& in = from.offsets[level];
-      std::vector<int64_t>& out = to->offsets[level];
-      const int64_t shift = out.back() - in[static_cast<size_t>(first)];
-      for (int64_t i = first; i < end; ++i) {
-        out.push_back(in[static_cast<size_t>(i) + 1] + shift);
-      }
-      first = in[static_cast<size_t>(first)];
-      end = in[static_cast<size_t>(end)];
-    }
+    to->AppendLists([&](size_t level) { return from.offsets[level].data(); }, &first,
+                    &end);
     if (from.values.size() > 0 && end > first) {
       const int64_t bytes = (end - first) * item;
       ARROW_ASSIGN_OR_RAISE(uint8_t* const out, to->values.Extend(bytes));

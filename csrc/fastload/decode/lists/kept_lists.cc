@@ -10,8 +10,6 @@
 namespace fastload {
 namespace {
 
-using Offsets = std::vector<std::vector<int64_t>>;
-
 const int64_t* OffsetsOf(const KeptRows::Piece& piece, size_t level) {
   return reinterpret_cast<const int64_t*>(piece.offsets[level]->data());
 }
@@ -33,7 +31,7 @@ class KeptListsReader final : public NestedReader {
     if (valid && rows_->valid() == nullptr) {
       return Status::Invalid("Expected kept rows to be read as they were recorded");
     }
-    if (out->offsets.empty()) out->offsets.assign(depth_, {0});
+    out->Begin(depth_);
     if (valid) {
       const uint8_t* const from = rows_->valid() + next_;
       out->valid.insert(out->valid.end(), from, from + rows);
@@ -63,14 +61,7 @@ class KeptListsReader final : public NestedReader {
   // Appends the rows [begin, end) of a piece.
   Status Append(const KeptRows::Piece& piece, int64_t begin, int64_t end,
                 NestedRows* out) const {
-    for (size_t level = 0; level < depth_; ++level) {
-      const int64_t* const from = OffsetsOf(piece, level);
-      std::vector<int64_t>& to = out->offsets[level];
-      const int64_t shift = to.back() - from[begin];
-      for (int64_t list = begin; list < end; ++list) to.push_back(from[list + 1] + shift);
-      begin = from[begin];
-      end = from[end];
-    }
+    out->AppendLists([&](size_t level) { return OffsetsOf(piece, level); }, &begin, &end);
     if (piece.views != nullptr) {
       const auto* const views = reinterpret_cast<const ByteView*>(piece.views->data());
       out->views.insert(out->views.end(), views + begin, views + end);

@@ -47,9 +47,7 @@ class ListNestedReader : public NestedReader {
 
  private:
   Status ReadRows(int64_t rows, NestedRows* out, bool valid) {
-    if (out->offsets.empty()) {
-      out->offsets.assign(static_cast<size_t>(spec_->depth), {0});
-    }
+    out->Begin(static_cast<size_t>(spec_->depth));
     const double expected = mean_length_ * static_cast<double>(rows);
     ARROW_RETURN_NOT_OK(
         items_->SetOutput(out, static_cast<int64_t>(std::clamp(

@@ -42,6 +42,27 @@ struct NestedRows {
     const int64_t* starts = offsets[0].data() + row;
     return std::min(starts[1] - starts[0], most);
   }
+  // Begins the offsets of `levels` levels of lists, unless they have begun.
+  void Begin(size_t levels) {
+    if (offsets.empty()) offsets.assign(levels, {0});
+  }
+  // Appends the offsets of the lists [first, end) of the outermost level of other rows,
+  // whose offsets of a level from(level) returns. Moves [*first, *end) to the items of
+  // these lists.
+  template <typename From>
+  void AppendLists(const From& from, int64_t* first, int64_t* end) {
+    for (size_t level = 0; level < offsets.size(); ++level) {
+      const int64_t* const starts = from(level);
+      std::vector<int64_t>& to = offsets[level];
+      const int64_t shift = to.back() - starts[*first];
+      const size_t size = to.size();
+      to.resize(size + static_cast<size_t>(*end - *first));
+      std::transform(starts + *first + 1, starts + *end + 1, to.data() + size,
+                     [shift](int64_t start) { return start + shift; });
+      *first = starts[*first];
+      *end = starts[*end];
+    }
+  }
   // Removes the rows, and keeps the memory.
   void Clear() {
     offsets.clear();
