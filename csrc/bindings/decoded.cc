@@ -47,11 +47,8 @@ struct HeldBlock {
 // Copies rows to memory of the core, which may be freed without the GIL.
 BlockBatch Copied(const py::object& batch) {
   auto rows = RecordBatchOf(batch);
-  auto copied = [&] {
-    const WithoutGil without_gil;
-    return rows->CopyTo(arrow::default_cpu_memory_manager());
-  }();
-  return {ValueOrRaise(std::move(copied))};
+  return {ValueOrRaise(
+      CallWithoutGil([&] { return rows->CopyTo(arrow::default_cpu_memory_manager()); }))};
 }
 
 WriteBehind::Batches RowsOf(const std::vector<BlockBatch>& batches) {
@@ -62,19 +59,12 @@ WriteBehind::Batches RowsOf(const std::vector<BlockBatch>& batches) {
 }
 
 BlockBatch RowsOfLent(const BlockRows& rows, const LentBatch& lent) {
-  auto batch = [&] {
-    const WithoutGil without_gil;
-    return rows.Of(lent.batch.block, lent.batch.areas);
-  }();
-  return {ValueOrRaise(std::move(batch))};
+  return {ValueOrRaise(
+      CallWithoutGil([&] { return rows.Of(lent.batch.block, lent.batch.areas); }))};
 }
 
 void AddRows(DecodedWriter& writer, const BlockBatch& batch) {
-  const Status status = [&] {
-    const WithoutGil without_gil;
-    return writer.Add(*batch.rows);
-  }();
-  RaiseIfError(status);
+  RaiseIfError(CallWithoutGil([&] { return writer.Add(*batch.rows); }));
 }
 
 void Add(DecodedWriter& writer, const py::object& batch) {
@@ -82,11 +72,7 @@ void Add(DecodedWriter& writer, const py::object& batch) {
 }
 
 uint64_t Finish(DecodedWriter& writer) {
-  Result<uint64_t> checksum = [&] {
-    const WithoutGil without_gil;
-    return writer.Finish();
-  }();
-  return ValueOrRaise(std::move(checksum));
+  return ValueOrRaise(CallWithoutGil([&] { return writer.Finish(); }));
 }
 
 std::optional<bool> CheckBlock(const std::string& path, const std::string& name) {

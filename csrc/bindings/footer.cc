@@ -51,11 +51,8 @@ std::shared_ptr<Footer> MakeFooter(const py::bytes& tail, int64_t file_bytes,
                                    std::string file, FooterSchemas* schemas) {
   // A bytes object is immutable, and the caller's reference keeps the object alive.
   const std::string_view view = tail;
-  Result<std::shared_ptr<Footer>> footer = [&] {
-    const WithoutGil without_gil;
-    return Footer::Make(view, file_bytes, std::move(file), schemas);
-  }();
-  return ValueOrRaise(std::move(footer));
+  return ValueOrRaise(CallWithoutGil(
+      [&] { return Footer::Make(view, file_bytes, std::move(file), schemas); }));
 }
 
 // pybind11 holds objects by pointers to non-const.
@@ -88,11 +85,7 @@ std::shared_ptr<Footer> OfPacked(const Kept& kept, int64_t file_bytes, std::stri
 
 py::bytes Pack(const Footer& footer, const py::bytes& tail) {
   const std::string_view view = tail;
-  Result<std::string> packed = [&] {
-    const WithoutGil without_gil;
-    return footer.Pack(view);
-  }();
-  return ValueOrRaise(std::move(packed));
+  return ValueOrRaise(CallWithoutGil([&] { return footer.Pack(view); }));
 }
 
 py::bytes PackedRowsOf(const Footer& footer) {
@@ -127,11 +120,7 @@ std::shared_ptr<Footer> OfState(const py::tuple& state) {
 }
 
 LeafChunks ReadLeafChunks(const Footer& footer, int32_t leaf) {
-  Result<LeafChunks> chunks = [&] {
-    const WithoutGil without_gil;
-    return footer.ReadLeafChunks(leaf);
-  }();
-  return ValueOrRaise(std::move(chunks));
+  return ValueOrRaise(CallWithoutGil([&] { return footer.ReadLeafChunks(leaf); }));
 }
 
 py::list ReadPageCounts(const Footer& footer, int32_t leaf) {
@@ -151,11 +140,8 @@ py::bytes TailOf(const Footer& footer) {
 std::vector<LeafSummary> Summarize(const std::vector<std::shared_ptr<Footer>>& footers,
                                    const std::vector<std::vector<int32_t>>& leaves,
                                    const std::vector<bool>& statistics) {
-  Result<std::vector<LeafSummary>> summaries = [&] {
-    const WithoutGil without_gil;
-    return SummarizeLeaves(footers, leaves, statistics);
-  }();
-  return ValueOrRaise(std::move(summaries));
+  return ValueOrRaise(
+      CallWithoutGil([&] { return SummarizeLeaves(footers, leaves, statistics); }));
 }
 
 }  // namespace
@@ -176,8 +162,6 @@ void RegisterFooter(py::module_& m) {
           "Name that Arrow prints, such as String; None without a logical type.")
       .def_readonly("max_definition_level", &Leaf::max_definition_level,
                     "0: no nulls are possible.")
-      .def_readonly("max_repetition_level", &Leaf::max_repetition_level,
-                    "0: flat, one value or null per row.")
       .def_property_readonly(
           "list_sizes",
           [](const Leaf& leaf) { return py::tuple(py::cast(leaf.list_sizes)); },

@@ -77,10 +77,8 @@ class PyPipeline {
   std::unique_ptr<PyScan> Start(py::object self, ReadPlan& plan,
                                 const ScanOptions& options, const PyScan* before) {
     Scan* const scan_before = before == nullptr ? nullptr : before->get();
-    Result<std::shared_ptr<Scan>> scan = [&] {
-      const WithoutGil without_gil;
-      return pipeline_->Start(std::move(plan), options, scan_before);
-    }();
+    auto scan = CallWithoutGil(
+        [&] { return pipeline_->Start(std::move(plan), options, scan_before); });
     return std::make_unique<PyScan>(ValueOrRaise(std::move(scan)), memory_,
                                     std::move(self));
   }
@@ -89,12 +87,8 @@ class PyPipeline {
   std::unique_ptr<LentBatch> Take(const RowNumbers& numbers,
                                   const Array<int64_t>& indices,
                                   const ScanOptions& options) {
-    Result<std::shared_ptr<Scan>> scan = [&] {
-      const WithoutGil without_gil;
-      return pipeline_->Take(
-          numbers, std::span(indices.data(), static_cast<size_t>(indices.size())),
-          options);
-    }();
+    const std::span wanted(indices.data(), static_cast<size_t>(indices.size()));
+    auto scan = CallWithoutGil([&] { return pipeline_->Take(numbers, wanted, options); });
     PyScan taking(ValueOrRaise(std::move(scan)), memory_, py::none());
     return taking.Next();
   }

@@ -49,15 +49,7 @@ std::unique_ptr<PyRangeClaim> Claim(const std::shared_ptr<RangeCache>& cache,
                                     const std::string& object, int64_t start,
                                     int64_t stop) {
   const ByteRange range = RangeOf(start, stop);
-  std::unique_ptr<RangeClaim> claim;
-  Status status;
-  {
-    const WithoutGil without_gil;
-    auto taken = cache->Claim(object, range);
-    status = taken.status();
-    if (taken.ok()) claim = *std::move(taken);
-  }
-  RaiseIfError(status);
+  auto claim = ValueOrRaise(CallWithoutGil([&] { return cache->Claim(object, range); }));
   if (claim == nullptr) return nullptr;
   return std::make_unique<PyRangeClaim>(cache, std::move(claim));
 }

@@ -32,12 +32,10 @@ void RegisterRoof(py::module_& m) {
          const std::vector<std::vector<int32_t>>& leaves, int64_t output_bytes,
          int32_t threads, int64_t first_rows, int64_t kept_limit_bytes) {
         const auto specs = FileSpecs(files);
-        Result<RoofTimes> times = [&] {
-          const WithoutGil without_gil;
+        return ValueOrRaise(CallWithoutGil([&] {
           return MeasureRoof(specs, leaves, output_bytes, threads, first_rows,
                              kept_limit_bytes);
-        }();
-        return ValueOrRaise(std::move(times));
+        }));
       },
       py::kw_only(), py::arg("files"), py::arg("leaves"), py::arg("output_bytes"),
       py::arg("threads"), py::arg("first_rows") = std::numeric_limits<int64_t>::max(),

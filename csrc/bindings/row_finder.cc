@@ -61,16 +61,12 @@ class PyRowFinder {
     std::vector<RowGroupId> ids;
     for (const auto& [file, row_group] : row_groups) ids.push_back({file, row_group});
     std::optional<RowSearch> search;
-    const auto released = [](const auto& fn) {
-      const WithoutGil without_gil;
-      return fn();
-    };
-    released([&] { search.emplace(finder_.operator->(), std::move(ids), skip); });
+    CallWithoutGil([&] { search.emplace(finder_.operator->(), std::move(ids), skip); });
     // The interval at which Ctrl-C is checked.
     constexpr std::chrono::milliseconds kSlice{50};
-    while (!released([&] { return search->Wait(kSlice); })) {
+    while (!CallWithoutGil([&] { return search->Wait(kSlice); })) {
       if (PyErr_CheckSignals() == 0) continue;
-      released([&] { search.reset(); });
+      CallWithoutGil([&] { search.reset(); });
       throw py::error_already_set();
     }
     py::list list;

@@ -33,12 +33,8 @@ std::unique_ptr<LentBatch> PyScan::Next() {
   auto lent = std::make_unique<LentBatch>(LentBatch{{}, memory_});
   while (true) {
     bool done = false;
-    Result<std::optional<Batch>> batch = [&] {
-      // The wait touches no Python object.
-      const WithoutGil without_gil;
-      return scan_->Next(kSlice, &done);
-    }();
-    std::optional<Batch> ready = ValueOrRaise(std::move(batch));
+    std::optional<Batch> ready =
+        ValueOrRaise(CallWithoutGil([&] { return scan_->Next(kSlice, &done); }));
     if (ready) {
       lent->batch = std::move(*ready);
       if (PyErr_CheckSignals() == 0) return lent;

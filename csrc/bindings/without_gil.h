@@ -34,4 +34,11 @@ class WithoutGil {
   PyThreadState* const thread_;
 };
 
+// Returns fn(), called without the GIL. `fn` touches no Python object.
+template <typename Fn>
+auto CallWithoutGil(const Fn& fn) {
+  const WithoutGil without_gil;
+  return fn();
+}
+
 }  // namespace fastload
