@@ -20,7 +20,7 @@ __all__ = ["Description"]
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What the texts of a dataset say.
+    """The facts that the texts of a dataset name.
 
     Attributes:
         files: the files in canonical order.

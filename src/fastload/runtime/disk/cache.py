@@ -115,8 +115,8 @@ def tell_once(cache: Cache, text: str, *, raises: bool = False) -> None:
         cache: the cache.
         text: the warning.
         raises: True if a warning that Python's filters turn into an error may be raised. False
-            prints such a warning, because the error would end a thread whose errors nobody looks
-            at, or a pass that can go on.
+            prints such a warning, because the error would end a thread without a message, or a
+            pass that can go on.
 
     Raises:
         UserWarning: Python's filters turn the warning into an error, and `raises` is True.
