@@ -37,6 +37,7 @@ def write(directory: Path, files: int, groups: int, columns: int) -> None:
 
 def microseconds(source: Path, groups: int, *, shuffle: bool, parsed_bytes: int) -> float:
     """Return the microseconds of CPU for each row group of a pass, after one pass."""
+    # No argument sets this limit, and files enough to exceed the limit take long to write.
     fastload.source.footers._PARSED_BYTES = parsed_bytes  # noqa: SLF001
     with FastParquetDataset(
         source, columns=["c0"], batch_size=4096, shuffle=shuffle, memory_budget="64MB", threads=2
