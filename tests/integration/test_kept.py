@@ -91,6 +91,22 @@ def test_later_passes_read_nothing_and_deliver_the_same(tmp_path, codec, version
         assert (stats.requests, stats.read.bytes) == (requests, read)
 
 
+@pytest.mark.parametrize("codec", ["snappy", "zstd"])
+def test_pages_that_the_first_batch_has_read_are_kept_as_well(tmp_path, codec):
+    # The first window takes a part of the only page of each column.
+    path = tmp_path / "a.parquet"
+    pq.write_table(table_of(), path, compression=codec)
+    with dataset_of(str(path)) as dataset:
+        first, later = rows_of(dataset), rows_of(dataset)
+        assert first == later == expected(table_of(), first)
+        assert dataset.stats().memory.kept_chunks >= COLUMNS
+    # A pass that ends in the first window keeps nothing, and the next pass does.
+    with dataset_of(str(path)) as dataset:
+        next(iter(dataset))
+        assert rows_of(dataset) == rows_of(dataset) == first
+        assert dataset.stats().memory.kept_chunks >= COLUMNS
+
+
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_a_limit_keeps_only_a_part(tmp_path, shuffle):
     table = table_of(20 * ROWS)
@@ -320,8 +336,12 @@ def test_a_bad_code_in_kept_pages_is_skipped(tmp_path):
 
 
 def test_a_null_gives_the_same_error_from_kept_pages(tmp_path):
+    table = table_of()
+    first, rest = table.slice(0, 1000), table.slice(1000)
+    some = first.column_names.index("some")
+    first = first.set_column(some, "some", first["some"].fill_null(0))
     # Without statistics, the footer does not tell that there are nulls.
-    path = write(tmp_path / "a.parquet", table_of(), write_statistics=False)
+    path = write(tmp_path / "a.parquet", pa.concat_tables([first, rest]), write_statistics=False)
     errors = []
     with FastParquetDataset(path, batch_size=64, threads=2) as dataset:
         for _ in range(3):

@@ -141,6 +141,8 @@ WindowTask::Pieces WindowTask::PiecesOfShare() const {
 Status WindowTask::Seek(size_t column, size_t piece, size_t chunk, Cursor* cursor) {
   if (window_->fresh[piece]) {
     ARROW_RETURN_NOT_OK(OpenCursor(column, piece, chunk, cursor));
+  } else if (piece == 0 && cursor->recording != nullptr) {
+    std::exchange(cursor->recording, nullptr)->Begin();
   }
   const int64_t skipped = window_->pieces[piece].start - cursor->row;
   if (skipped <= 0) return Status::OK();

@@ -56,6 +56,8 @@ struct Cursor {
   std::unique_ptr<NestedReader> nested;
   std::shared_ptr<ByteStream> stream;   // the reader's stream; null: none
   std::shared_ptr<GroupCopies> copies;  // that the reader borrows; null: none
+  // Of the reader's pages, for the next window to begin. Null: none.
+  LateRecording* recording = nullptr;
   int64_t row = 0;          // next row, counted among the row group's selected rows
   int64_t fetch_bytes = 0;  // memory that the stream may hold
 };
@@ -151,6 +153,7 @@ struct WindowUnit {
 
 struct Window {
   int64_t index = 0;
+  bool first = false;     // of its lane
   bool opened = false;    // false: only the window's bytes are requested
   bool prepared = false;  // the members below are set, except those that tasks write
   std::span<const Piece> pieces;
@@ -297,7 +300,8 @@ class WindowTask {
                                Cursor* cursor);
   // Has the pages recorded while they are read, if they are worth their memory. Kept
   // pages stay as they are.
-  void KeepPages(size_t column, size_t piece, const ChunkPages& pages, ChunkInput* input);
+  void KeepPages(size_t column, size_t piece, const WindowChunk& chunk, ChunkInput* input,
+                 Cursor* cursor);
   static Status OpenBlock(const DecodedQueue::Block& block, const ColumnSpec& spec,
                           RowCopies copies, Cursor* cursor);
   // Opens a reader of the selected rows of a column chunk, and of their copies.

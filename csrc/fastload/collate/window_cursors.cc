@@ -10,6 +10,7 @@
 #include "fastload/decode/pages/chunk_open.h"
 #include "fastload/decode/repeated_reader.h"
 #include "fastload/decode/selected_reader.h"
+#include "fastload/fetch/cached_stream.h"
 
 namespace fastload {
 
@@ -55,7 +56,7 @@ Status WindowTask::OpenCursor(size_t column, size_t piece, size_t chunk_number,
   hold_copies();
   const int64_t page_bytes = input.page_bytes;
   const int64_t kept_rows = RowsToKeep(column, piece, page_bytes);
-  if (kept_rows == 0) KeepPages(column, piece, chunk.pages, &input);
+  if (kept_rows == 0) KeepPages(column, piece, chunk, &input, cursor);
   ARROW_RETURN_NOT_OK(OpenChunkRows(std::move(input), spec, BitsOf(*source_, *window_, p),
                                     CopiesOf(*window_, piece), std::move(chunk.pages),
                                     cursor));
@@ -166,9 +167,10 @@ Result<ChunkInput> WindowTask::OpenPages(size_t column, size_t piece, WindowChun
   return input;
 }
 
-void WindowTask::KeepPages(size_t column, size_t piece, const ChunkPages& pages,
-                           ChunkInput* input) {
+void WindowTask::KeepPages(size_t column, size_t piece, const WindowChunk& chunk,
+                           ChunkInput* input, Cursor* cursor) {
   const Piece& p = window_->pieces[piece];
+  const ChunkPages& pages = chunk.pages;
   const auto file = static_cast<int32_t>(p.file);
   // The page cache keeps what is not compressed as well.
   const bool worth_keeping = input->compressed || source_->files.spec(file).remote;
@@ -177,6 +179,28 @@ void WindowTask::KeepPages(size_t column, size_t piece, const ChunkPages& pages,
   const KeptPages::Key key(file, static_cast<int32_t>(p.row_group),
                            spec.leaves[static_cast<size_t>(file)]);
   KeptPages& kept = source_->kept;
+  // The first batch does not wait for copies of pages that the next window needs as well.
+  const bool last = piece + 1 == window_->pieces.size();
+  if (window_->first && window_->continued && last && !window_->shared[piece] &&
+      !source_->files.spec(file).remote) {
+    auto open = [source = source_, file, leaf = std::get<2>(key),
+                 facts = chunk.facts]() -> Result<std::unique_ptr<parquet::PageReader>> {
+      const FetchContext fetch{.pool = &source->page_blocks,
+                               .files = &source->files,
+                               .counters = &source->counters};
+      auto stream = std::make_shared<CachedStream>(
+          fetch, file, std::weak_ptr<File>(), std::vector{facts.range}, facts.range.bytes,
+          std::make_shared<const std::atomic<bool>>(false));
+      ARROW_ASSIGN_OR_RAISE(
+          ChunkInput again,
+          OpenChunk(source->files.spec(file), facts, leaf, std::move(stream),
+                    &source->pool, {.verify_crc = source->verify_crc}));
+      return std::move(again.pages);
+    };
+    std::tie(input->pages, cursor->recording) = kept.RecordLater(
+        key, input->levels, input->page_bytes, std::move(input->pages), std::move(open));
+    return;
+  }
   // Each lane passes over the pages of other lanes.
   input->pages =
       window_->shared[piece] && BitsOf(*source_, *window_, p).all()

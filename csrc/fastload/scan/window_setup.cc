@@ -225,6 +225,7 @@ void SetUpWindow(const Pass& pass, Window* window) {
            now.start >= before.stop;
   };
   const int64_t before = pass.lanes.Before(w.index);
+  w.first = before < 0;
   const int64_t after = pass.lanes.After(w.index);
   const auto first_of = [&](int64_t window) {
     return static_cast<size_t>(pass.plan.first_piece[static_cast<size_t>(window)]);

@@ -83,7 +83,7 @@ Result<const parquet::DataPage*> DataPages::Next() {
 }
 
 const uint8_t* DataPages::KeepLeft(int64_t levels, const uint8_t** from) {
-  if (frees_ == nullptr || current_ == nullptr) return nullptr;
+  if (frees_ == nullptr || current_ == nullptr || !frees_->CanFreePage()) return nullptr;
   const auto values = values_->Left();
   if (!values.has_value()) return nullptr;
   const auto bytes = static_cast<int64_t>(values->size());

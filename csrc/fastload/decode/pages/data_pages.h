@@ -85,6 +85,8 @@ class PageValues {
 class FreesPages {
  public:
   virtual ~FreesPages() = default;
+  // Returns false if the page stays in memory whatever FreePage does.
+  virtual bool CanFreePage() const { return true; }
   virtual void FreePage() = 0;
 };
 

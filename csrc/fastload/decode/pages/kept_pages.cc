@@ -150,11 +150,19 @@ bool KeptChunk::Add(const parquet::Page& page) try {
 }
 
 // Pages that are copied on their way to their reader.
-class KeptPages::Recorder final : public parquet::PageReader {
+class KeptPages::Recorder final : public parquet::PageReader,
+                                  public FreesPages,
+                                  public LateRecording {
  public:
+  // `open` is null if the recording begins at once.
   Recorder(KeptPages* kept, const Key& key, std::shared_ptr<KeptChunk> chunk,
-           std::unique_ptr<parquet::PageReader> pages)
-      : kept_(kept), key_(key), chunk_(std::move(chunk)), pages_(std::move(pages)) {}
+           std::unique_ptr<parquet::PageReader> pages, OpenPages open = nullptr)
+      : kept_(kept),
+        key_(key),
+        chunk_(std::move(chunk)),
+        pages_(std::move(pages)),
+        frees_(dynamic_cast<FreesPages*>(pages_.get())),
+        open_(std::move(open)) {}
   ~Recorder() override { GiveUp(); }
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
@@ -171,16 +179,36 @@ class KeptPages::Recorder final : public parquet::PageReader {
           });
     }
     auto page = pages_->NextPage();
-    if (chunk_ == nullptr || page == nullptr) return page;
-    if (!chunk_->Add(*page)) {
-      chunk_.reset();
-      kept_->chunks_.Refuse(key_);
+    recorded_ = false;
+    if (page == nullptr) return page;
+    if (open_ != nullptr) {
+      ++unrecorded_;
       return page;
     }
     // Elements of lists can wait in the copy, which outlives `page`.
-    page = chunk_->pages().back();
-    if (chunk_->complete()) kept_->chunks_.Enter(key_, std::move(chunk_));
-    return page;
+    auto copy = Add(*page);
+    recorded_ = copy != nullptr;
+    return recorded_ ? copy : page;
+  }
+
+  void Begin() noexcept override {
+    const OpenPages open = std::exchange(open_, nullptr);
+    if (open == nullptr || chunk_ == nullptr) return;
+    try {
+      auto pages = open();
+      for (; pages.ok() && unrecorded_ > 0; --unrecorded_) {
+        const auto page = (*pages)->NextPage();
+        if (page == nullptr || Add(*page) == nullptr) break;
+      }
+      if (unrecorded_ > 0) GiveUp();
+    } catch (...) {
+      GiveUp();  // the reader of the pages will come to whatever is wrong with the file
+    }
+  }
+
+  bool CanFreePage() const override { return frees_ != nullptr && !recorded_; }
+  void FreePage() override {
+    if (frees_ != nullptr) frees_->FreePage();
   }
 
   void set_max_page_header_size(uint32_t size) override {
@@ -188,6 +216,19 @@ class KeptPages::Recorder final : public parquet::PageReader {
   }
 
  private:
+  // Records a page. Returns the copy, or null if the recording has ended, or ends here.
+  std::shared_ptr<parquet::Page> Add(const parquet::Page& page) {
+    if (chunk_ == nullptr) return nullptr;
+    if (!chunk_->Add(page)) {
+      chunk_.reset();
+      kept_->chunks_.Refuse(key_);
+      return nullptr;
+    }
+    auto copy = chunk_->pages().back();
+    if (chunk_->complete()) kept_->chunks_.Enter(key_, std::move(chunk_));
+    return copy;
+  }
+
   // Ends the recording, unless the recording has ended.
   void GiveUp() noexcept {
     if (chunk_ == nullptr) return;
@@ -199,6 +240,10 @@ class KeptPages::Recorder final : public parquet::PageReader {
   const Key key_;
   std::shared_ptr<KeptChunk> chunk_;  // null: the recording has ended
   const std::unique_ptr<parquet::PageReader> pages_;
+  FreesPages* const frees_;  // pages_; null: that frees no pages
+  OpenPages open_;           // null: the recording has begun
+  int64_t unrecorded_ = 0;   // pages that were returned before the recording began
+  bool recorded_ = false;    // the page that was returned last
 };
 
 KeptPages::KeptPages(int64_t limit_bytes)
@@ -231,6 +276,17 @@ std::unique_ptr<parquet::PageReader> KeptPages::Record(
   std::shared_ptr<KeptChunk> chunk = Begin(key, levels, bytes);
   if (chunk == nullptr) return pages;
   return std::make_unique<Recorder>(this, key, std::move(chunk), std::move(pages));
+}
+
+std::pair<std::unique_ptr<parquet::PageReader>, LateRecording*> KeptPages::RecordLater(
+    const Key& key, int64_t levels, int64_t bytes,
+    std::unique_ptr<parquet::PageReader> pages, OpenPages open) {
+  std::shared_ptr<KeptChunk> chunk = Begin(key, levels, bytes);
+  if (chunk == nullptr) return {std::move(pages), nullptr};
+  auto recorder = std::make_unique<Recorder>(this, key, std::move(chunk),
+                                             std::move(pages), std::move(open));
+  LateRecording* const recording = recorder.get();
+  return {std::move(recorder), recording};
 }
 
 std::unique_ptr<parquet::PageReader> KeptPages::RecordWhole(

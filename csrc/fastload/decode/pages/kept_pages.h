@@ -3,11 +3,14 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "arrow/buffer.h"
+#include "fastload/base/status.h"
 #include "fastload/decode/pages/kept_memory.h"
 #include "fastload/decode/pages/kept_table.h"
 #include "parquet/column_page.h"
@@ -59,6 +62,15 @@ class KeptChunk {
   std::vector<std::shared_ptr<parquet::Page>> pages_;
 };
 
+// A recording that begins after the first pages have been read. For one reader.
+class LateRecording {
+ public:
+  virtual ~LateRecording() = default;
+  // Records the pages that have been read so far, which are read once more, and has the
+  // next pages recorded while they are read. Ends the recording if reading fails.
+  virtual void Begin() noexcept = 0;
+};
+
 // The column chunks of a dataset whose pages are kept. Thread-safe.
 class KeptPages {
  public:
@@ -89,6 +101,16 @@ class KeptPages {
   std::unique_ptr<parquet::PageReader> Record(const Key& key, int64_t levels,
                                               int64_t bytes,
                                               std::unique_ptr<parquet::PageReader> pages);
+
+  // Returns a new reader of a chunk's pages.
+  using OpenPages = std::function<Result<std::unique_ptr<parquet::PageReader>>()>;
+
+  // Does the same as Record, but records nothing before the LateRecording begins, which
+  // is a part of the returned reader: nobody has to wait for the copies of the first
+  // pages. The LateRecording is null if `pages` are returned unchanged.
+  std::pair<std::unique_ptr<parquet::PageReader>, LateRecording*> RecordLater(
+      const Key& key, int64_t levels, int64_t bytes,
+      std::unique_ptr<parquet::PageReader> pages, OpenPages open);
 
   // Does the same as Record, but reads all pages at once, those that the reader passes
   // over too: other readers will want the rest of the chunk. What reading a page throws

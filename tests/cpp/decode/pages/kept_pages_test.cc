@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
+#include <new>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -202,6 +204,67 @@ TEST_F(KeptPagesTest, ABrokenPageOfAWholeChunkFailsWhenItsReaderComes) {
   for (int page = 0; page < 3; ++page) EXPECT_NE(pages->NextPage(), nullptr);
   EXPECT_THROW(pages->NextPage(), parquet::ParquetException);
   EXPECT_EQ(kept_.Find(kKey), nullptr);
+}
+
+TEST_P(KeptPagesTest, ALateRecordingReadsTheFirstPagesOnceMore) {
+  SomePages stored(sizes_, GetParam());
+  const auto expected = ReadAll(&stored);
+  for (int before = 0; before <= 4; ++before) {
+    const KeptPages::Key key{0, before, 0};
+    const auto [pages, recording] = kept_.RecordLater(
+        key, 30, BytesOf(sizes_), std::make_unique<SomePages>(sizes_, GetParam()),
+        [&] { return std::make_unique<SomePages>(sizes_, GetParam()); });
+    ASSERT_NE(recording, nullptr);
+    std::vector<std::string> texts;
+    for (int page = 0; page < before; ++page) {
+      const auto next = pages->NextPage();
+      texts.push_back(TextOf(*next));
+      EXPECT_EQ(dynamic_cast<const KeptPage*>(next->buffer().get()), nullptr);
+    }
+    EXPECT_EQ(kept_.Find(key), nullptr);
+    recording->Begin();
+    EXPECT_EQ(kept_.Find(key) != nullptr, before == 4);
+    for (auto& text : ReadAll(pages.get())) texts.push_back(std::move(text));
+    EXPECT_EQ(texts, expected);
+    ASSERT_NE(kept_.Find(key), nullptr) << before;
+    EXPECT_EQ(ReadAll(kept_.Read(kept_.Find(key)).get()), expected);
+  }
+}
+
+TEST_F(KeptPagesTest, ALateRecordingThatFailsLeavesThePagesToTheirReader) {
+  const std::vector<std::function<Result<std::unique_ptr<parquet::PageReader>>()>> ways =
+      {
+          [] { return Status::IOError("a broken file"); },
+          [] { return std::make_unique<SomePages>(std::vector{5}); },
+          [&] { return std::make_unique<SomePages>(sizes_, false, 1); },
+          [&]() -> std::unique_ptr<parquet::PageReader> { throw std::bad_alloc(); },
+  };
+  for (const auto& open : ways) {
+    const auto [pages, recording] = kept_.RecordLater(
+        kKey, 30, BytesOf(sizes_), std::make_unique<SomePages>(sizes_), open);
+    for (int page = 0; page < 2; ++page) EXPECT_NE(pages->NextPage(), nullptr);
+    recording->Begin();
+    EXPECT_EQ(kept_.stats().bytes, 0);
+    EXPECT_EQ(ReadAll(pages.get()).size(), 2);
+    EXPECT_EQ(kept_.Find(kKey), nullptr);
+  }
+  ReadAll(Record(&kept_, sizes_).get());
+  EXPECT_NE(kept_.Find(kKey), nullptr);
+}
+
+TEST_F(KeptPagesTest, ALateRecordingThatNeverBeginsKeepsNothing) {
+  {
+    const auto [pages, recording] =
+        kept_.RecordLater(kKey, 30, BytesOf(sizes_), std::make_unique<SomePages>(sizes_),
+                          [&] { return std::make_unique<SomePages>(sizes_); });
+    EXPECT_EQ(ReadAll(pages.get()).size(), 4);
+  }
+  EXPECT_EQ(kept_.Find(kKey), nullptr);
+  EXPECT_EQ(kept_.stats().bytes, 0);
+  const auto [pages, recording] = kept_.RecordLater(
+      kKey, 30, kLimit + 1, std::make_unique<SomePages>(sizes_), nullptr);
+  EXPECT_EQ(recording, nullptr);
+  EXPECT_EQ(ReadAll(pages.get()).size(), 4);
 }
 
 TEST_F(KeptPagesTest, APageThatIsLeftOutEndsTheRecording) {
