@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "fastload/base/strided.h"
+
 namespace fastload {
 
 namespace {
@@ -28,25 +30,12 @@ void SetValid(uint8_t* valid, int64_t rows, bool present) {
   if (valid != nullptr) std::memset(valid, present, static_cast<size_t>(rows));
 }
 
-template <typename T>
-void RepeatItem(const void* item, int64_t rows, uint8_t* out, int64_t stride) {
-  T value;
-  std::memcpy(&value, item, sizeof(T));
-  for (int64_t i = 0; i < rows; ++i) std::memcpy(out + i * stride, &value, sizeof(T));
-}
-
 void Repeat(const void* item, int64_t item_size, int64_t rows, uint8_t* out,
             int64_t stride) {
-  switch (item_size) {
-    case 1:
-      return RepeatItem<uint8_t>(item, rows, out, stride);
-    case 2:
-      return RepeatItem<uint16_t>(item, rows, out, stride);
-    case 4:
-      return RepeatItem<uint32_t>(item, rows, out, stride);
-    default:
-      return RepeatItem<uint64_t>(item, rows, out, stride);
-  }
+  WithItem(static_cast<int>(item_size), [&]<typename T>(T value) {
+    std::memcpy(&value, item, sizeof(T));
+    Fill(value, rows, {out, stride});
+  });
 }
 
 class ConstantFixedReader : public FixedReader {
