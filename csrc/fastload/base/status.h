@@ -96,26 +96,10 @@ Status FromParquet(const Status& thrown);
 // group. std::bad_alloc, here or in the making of the Status, becomes OutOfMemory().
 Status FromException() noexcept;
 
-// Runs `fn` (returning Status) and turns every exception into a Status, as FromException
-// does. Only the unwinding by which a thread ends passes.
+// Runs `fn` (returning a Status or a Result) and turns every exception into a Status, as
+// FromException does. Only the unwinding by which a thread ends passes.
 template <typename Fn>
-Status CatchParquet(Fn&& fn) {
-  try {
-    return std::forward<Fn>(fn)();
-  }
-#if defined(__GLIBCXX__)
-  catch (const abi::__forced_unwind&) {
-    throw;
-  }
-#endif
-  catch (...) {
-    return FromException();
-  }
-}
-
-// As CatchParquet, for a `fn` that returns a Result.
-template <typename Fn>
-auto CatchResult(Fn&& fn) -> decltype(fn()) {
+auto CatchParquet(Fn&& fn) -> decltype(fn()) {
   try {
     return std::forward<Fn>(fn)();
   }

@@ -48,7 +48,7 @@ RowFinder::~RowFinder() {
 }
 
 Result<FoundRows> RowFinder::Find(RowGroupId row_group) {
-  return CatchResult([&] {
+  return CatchParquet([&] {
     return SearchRowGroup({.files = &files_,
                            .columns = &columns_,
                            .filter = &filter_,

@@ -249,13 +249,13 @@ Pipeline::~Pipeline() { Close(); }
 
 Result<std::shared_ptr<Scan>> Pipeline::Start(ReadPlan plan, const ScanOptions& options,
                                               Scan* before) {
-  return CatchResult([&] { return MakeScan(std::move(plan), options, before); });
+  return CatchParquet([&] { return MakeScan(std::move(plan), options, before); });
 }
 
 Result<std::shared_ptr<Scan>> Pipeline::Take(const RowNumbers& numbers,
                                              std::span<const int64_t> indices,
                                              const ScanOptions& options) {
-  return CatchResult([&]() -> Result<std::shared_ptr<Scan>> {
+  return CatchParquet([&]() -> Result<std::shared_ptr<Scan>> {
     ARROW_ASSIGN_OR_RAISE(ReadPlan plan,
                           numbers.Plan(indices, [&](int32_t file, int32_t row_group) {
                             return dataset_.Bits(file, row_group);

@@ -26,7 +26,7 @@ std::shared_ptr<arrow::io::InputStream> Lend(
 }  // namespace
 
 Result<ParsedRowGroup> ParseRowGroup(const FileSpec& file, int32_t row_group) {
-  return CatchResult([&] { return file.RowGroup(row_group); });
+  return CatchParquet([&] { return file.RowGroup(row_group); });
 }
 
 Result<ChunkFacts> FactsOf(const FileSpec& file, const ParsedRowGroup& parsed,
