@@ -45,37 +45,20 @@ struct Block {
 
 // The common part of the readers: the position among the rows, and the base reader below.
 template <typename Reader>
-class Selected {
+class Selected : public Reader {
  public:
   // With `blocks`, rows that are not selected are decoded where decoding is quicker than
   // skipping.
   Selected(RowBits bits, bool blocks, ChunkPages pages = {})
       : rows_(bits), blocks_(blocks), pages_(std::move(pages)) {}
 
-  void Skip(int64_t rows) { rows_.Skip(rows); }
-
-  // Calls fn(base), which returns a Status or a Result. Changes the row in its error to
-  // the stored row.
-  template <typename Fn>
-  auto Call(const Fn& fn) -> decltype(fn(std::declval<Reader&>())) {
-    auto result = fn(*base_);
-    if (result.ok()) return result;
-    const Status status = StatusOf(result);
-    const auto row = RowOf(status);
-    return row ? AtRow(status, Stored(*row, &OmittedPages::row, &OmittedPages::rows))
-               : status;
-  }
-
-  int64_t page() const {
-    return Stored(base_->page(), &OmittedPages::page, &OmittedPages::pages);
-  }
-
   // A factory of a reader of whole column chunks.
-  using Make = Result<std::unique_ptr<Reader>>(ChunkInput input, const ColumnSpec* spec);
+  using MakeBase = Result<std::unique_ptr<Reader>>(ChunkInput input,
+                                                   const ColumnSpec* spec);
 
   // Makes the base, which reads `spec` except that nulls in rows that are not selected
   // are no error.
-  Status Open(ChunkInput input, const ColumnSpec* spec, Make* make) {
+  Status Open(ChunkInput input, const ColumnSpec* spec, MakeBase* make) {
     refuses_nulls_ =
         blocks_ && !spec->fill.has_value() && input.descr->max_definition_level() > 0;
     if (refuses_nulls_) {
@@ -88,6 +71,28 @@ class Selected {
     input.page_rows = std::move(pages_.page_rows);
     ARROW_ASSIGN_OR_RAISE(base_, make(std::move(input), spec));
     return Status::OK();
+  }
+
+  Status Skip(int64_t rows) override {
+    rows_.Skip(rows);
+    return Status::OK();
+  }
+
+  int64_t page() const override {
+    return Stored(base_->page(), &OmittedPages::page, &OmittedPages::pages);
+  }
+
+ protected:
+  // Calls fn(base), which returns a Status or a Result. Changes the row in its error to
+  // the stored row.
+  template <typename Fn>
+  auto Call(const Fn& fn) -> decltype(fn(std::declval<Reader&>())) {
+    auto result = fn(*base_);
+    if (result.ok()) return result;
+    const Status status = StatusOf(result);
+    const auto row = RowOf(status);
+    return row ? AtRow(status, Stored(*row, &OmittedPages::row, &OmittedPages::rows))
+               : status;
   }
 
   // Moves the base to the next selected row.
@@ -202,29 +207,20 @@ class Selected {
   Block block_;
 };
 
-class SelectedFixedReader : public FixedReader {
+class SelectedFixedReader : public Selected<FixedReader> {
  public:
   SelectedFixedReader(const ColumnSpec& spec, RowBits bits, bool blocks, ChunkPages pages)
-      : width_(ItemSize(spec.dtype)), selected_(bits, blocks, std::move(pages)) {}
-
-  Status Open(ChunkInput input, const ColumnSpec* spec) {
-    return selected_.Open(std::move(input), spec, MakeFixedReader);
-  }
-
-  Status Skip(int64_t rows) override {
-    selected_.Skip(rows);
-    return Status::OK();
-  }
+      : Selected(bits, blocks, std::move(pages)), width_(ItemSize(spec.dtype)) {}
 
   Status Read(int64_t rows, uint8_t* out, int64_t stride, uint8_t* valid) override {
     while (rows > 0) {
-      ARROW_ASSIGN_OR_RAISE(Span span, selected_.Next(rows));
+      ARROW_ASSIGN_OR_RAISE(Span span, Next(rows));
       if (span.whole()) {
-        uint8_t* const span_valid = selected_.ValidOf(span, valid);
-        ARROW_RETURN_NOT_OK(selected_.Call([&](FixedReader& base) {
+        uint8_t* const span_valid = ValidOf(span, valid);
+        ARROW_RETURN_NOT_OK(Call([&](FixedReader& base) {
           return base.Read(span.rows, out, stride, span_valid);
         }));
-        ARROW_RETURN_NOT_OK(selected_.CheckNulls(span, span_valid, nullptr));
+        ARROW_RETURN_NOT_OK(CheckNulls(span, span_valid, nullptr));
       } else {
         ARROW_ASSIGN_OR_RAISE(span, ReadMarkedSpan(span, out, stride, valid));
       }
@@ -236,15 +232,15 @@ class SelectedFixedReader : public FixedReader {
   }
 
   Result<std::span<const uint8_t>> Dictionary() override {
-    ARROW_RETURN_NOT_OK(selected_.Align());
-    return selected_.Call([](FixedReader& base) { return base.Dictionary(); });
+    ARROW_RETURN_NOT_OK(Align());
+    return Call([](FixedReader& base) { return base.Dictionary(); });
   }
 
   Result<int64_t> ReadCodes(int64_t rows, const Codes& codes, uint8_t* out,
                             uint8_t* valid) override {
     int64_t done = 0;
     while (done < rows) {
-      ARROW_ASSIGN_OR_RAISE(const Span span, selected_.Next(rows - done));
+      ARROW_ASSIGN_OR_RAISE(const Span span, Next(rows - done));
       ARROW_ASSIGN_OR_RAISE(const Span read, ReadCodeSpan(span, codes, out, valid));
       out += read.selected * codes.bytes;
       if (valid != nullptr) valid += read.selected;
@@ -254,88 +250,76 @@ class SelectedFixedReader : public FixedReader {
     return done;
   }
 
-  int64_t page() const override { return selected_.page(); }
-
  private:
   // Reads the selected rows of a span with gaps. Returns the part that was read.
   Result<Span> ReadMarkedSpan(Span span, uint8_t* out, int64_t stride, uint8_t* valid) {
-    const uint64_t* const marks = selected_.Marks(span);
-    ARROW_ASSIGN_OR_RAISE(const int64_t read, selected_.Call([&](FixedReader& base) {
-      return base.ReadMarked(span.rows, marks, span.selected, out, stride);
-    }));
+    const uint64_t* const marks = Marks(span);
+    ARROW_ASSIGN_OR_RAISE(const int64_t read, Call([&](FixedReader& base) {
+                            return base.ReadMarked(span.rows, marks, span.selected, out,
+                                                   stride);
+                          }));
     if (read > 0) {
-      span = selected_.Front(span, read, marks);
+      span = Front(span, read, marks);
       if (valid != nullptr) std::memset(valid, 1, static_cast<size_t>(span.selected));
       return span;
     }
-    uint8_t* const span_valid = selected_.ValidOf(span, valid);
-    selected_.block().values.resize(SelectedRows::kBlockRows);
-    uint8_t* const block = selected_.block().bytes();
-    ARROW_RETURN_NOT_OK(selected_.Call([&](FixedReader& base) {
-      return base.Read(span.rows, block, width_, span_valid);
+    uint8_t* const span_valid = ValidOf(span, valid);
+    block().values.resize(SelectedRows::kBlockRows);
+    uint8_t* const decoded = block().bytes();
+    ARROW_RETURN_NOT_OK(Call([&](FixedReader& base) {
+      return base.Read(span.rows, decoded, width_, span_valid);
     }));
-    ARROW_RETURN_NOT_OK(selected_.CheckNulls(span, span_valid, marks));
-    CopyMarked(block, width_, marks, span.selected, out, stride);
-    selected_.CopyValid(span, span_valid, marks, valid);
+    ARROW_RETURN_NOT_OK(CheckNulls(span, span_valid, marks));
+    CopyMarked(decoded, width_, marks, span.selected, out, stride);
+    CopyValid(span, span_valid, marks, valid);
     return span;
   }
 
   // Reads the codes of the span. Returns the part that was read; the rest has no codes.
   Result<Span> ReadCodeSpan(Span span, const Codes& codes, uint8_t* out, uint8_t* valid) {
-    uint8_t* const span_valid = selected_.ValidOf(span, valid);
+    uint8_t* const span_valid = ValidOf(span, valid);
     const bool whole = span.whole();
-    if (!whole) selected_.block().values.resize(SelectedRows::kBlockRows);
-    uint8_t* const to = whole ? out : selected_.block().bytes();
-    ARROW_ASSIGN_OR_RAISE(const int64_t read, selected_.Call([&](FixedReader& base) {
-      return base.ReadCodes(span.rows, codes, to, span_valid);
-    }));
-    const uint64_t* const marks = whole ? nullptr : selected_.Marks(span);
-    span = selected_.Front(span, read, marks);
-    ARROW_RETURN_NOT_OK(selected_.CheckNulls(span, span_valid, marks));
+    if (!whole) block().values.resize(SelectedRows::kBlockRows);
+    uint8_t* const to = whole ? out : block().bytes();
+    ARROW_ASSIGN_OR_RAISE(const int64_t read, Call([&](FixedReader& base) {
+                            return base.ReadCodes(span.rows, codes, to, span_valid);
+                          }));
+    const uint64_t* const marks = whole ? nullptr : Marks(span);
+    span = Front(span, read, marks);
+    ARROW_RETURN_NOT_OK(CheckNulls(span, span_valid, marks));
     if (!whole) {
       CopyMarked(to, codes.bytes, marks, span.selected, out, codes.bytes);
-      selected_.CopyValid(span, span_valid, marks, valid);
+      CopyValid(span, span_valid, marks, valid);
     }
     return span;
   }
 
   const int64_t width_;
-  Selected<FixedReader> selected_;
 };
 
-class SelectedBytesReader : public BytesReader {
+class SelectedBytesReader : public Selected<BytesReader> {
  public:
-  SelectedBytesReader(RowBits bits, bool blocks, ChunkPages pages)
-      : selected_(bits, blocks, std::move(pages)) {}
-
-  Status Open(ChunkInput input, const ColumnSpec* spec) {
-    return selected_.Open(std::move(input), spec, MakeBytesReader);
-  }
-
-  Status Skip(int64_t rows) override {
-    selected_.Skip(rows);
-    return Status::OK();
-  }
+  using Selected::Selected;
 
   Status Read(int64_t rows, ByteView* views, uint8_t* valid, ByteArena* arena) override {
     while (rows > 0) {
-      ARROW_ASSIGN_OR_RAISE(const Span span, selected_.Next(rows));
-      uint8_t* const span_valid = selected_.ValidOf(span, valid);
+      ARROW_ASSIGN_OR_RAISE(const Span span, Next(rows));
+      uint8_t* const span_valid = ValidOf(span, valid);
       ByteView* to = views;
       if (!span.whole()) {
-        selected_.block().views.resize(SelectedRows::kBlockRows);
-        to = selected_.block().views.data();
+        block().views.resize(SelectedRows::kBlockRows);
+        to = block().views.data();
       }
-      ARROW_RETURN_NOT_OK(selected_.Call([&](BytesReader& base) {
+      ARROW_RETURN_NOT_OK(Call([&](BytesReader& base) {
         return base.Read(span.rows, to, span_valid, arena);
       }));
-      const uint64_t* const marks = span.whole() ? nullptr : selected_.Marks(span);
-      ARROW_RETURN_NOT_OK(selected_.CheckNulls(span, span_valid, marks));
+      const uint64_t* const marks = span.whole() ? nullptr : Marks(span);
+      ARROW_RETURN_NOT_OK(CheckNulls(span, span_valid, marks));
       if (marks != nullptr) {
         constexpr auto kView = static_cast<int64_t>(sizeof(ByteView));
         CopyMarked(reinterpret_cast<const uint8_t*>(to), kView, marks, span.selected,
                    reinterpret_cast<uint8_t*>(views), kView);
-        selected_.CopyValid(span, span_valid, marks, valid);
+        CopyValid(span, span_valid, marks, valid);
       }
       views += span.selected;
       if (valid != nullptr) valid += span.selected;
@@ -343,43 +327,24 @@ class SelectedBytesReader : public BytesReader {
     }
     return Status::OK();
   }
-
-  int64_t page() const override { return selected_.page(); }
-
- private:
-  Selected<BytesReader> selected_;
 };
 
 // A reader of selected rows of lists. Reads run by run, because the gaps have to be
 // walked in either case.
-class SelectedNestedReader : public NestedReader {
+class SelectedNestedReader : public Selected<NestedReader> {
  public:
   SelectedNestedReader(RowBits bits, ChunkPages pages)
-      : selected_(bits, /*blocks=*/false, std::move(pages)) {}
-
-  Status Open(ChunkInput input, const ColumnSpec* spec) {
-    return selected_.Open(std::move(input), spec, NestedReader::Make);
-  }
-
-  Status Skip(int64_t rows) override {
-    selected_.Skip(rows);
-    return Status::OK();
-  }
+      : Selected(bits, /*blocks=*/false, std::move(pages)) {}
 
   Status Read(int64_t rows, NestedRows* out, bool valid) override {
     while (rows > 0) {
-      ARROW_ASSIGN_OR_RAISE(const Span span, selected_.Next(rows));
-      ARROW_RETURN_NOT_OK(selected_.Call(
-          [&](NestedReader& base) { return base.Read(span.rows, out, valid); }));
+      ARROW_ASSIGN_OR_RAISE(const Span span, Next(rows));
+      ARROW_RETURN_NOT_OK(
+          Call([&](NestedReader& base) { return base.Read(span.rows, out, valid); }));
       rows -= span.rows;
     }
     return Status::OK();
   }
-
-  int64_t page() const override { return selected_.page(); }
-
- private:
-  Selected<NestedReader> selected_;
 };
 
 }  // namespace
@@ -390,7 +355,7 @@ Result<std::unique_ptr<FixedReader>> MakeSelectedFixedReader(ChunkInput input,
                                                              ChunkPages pages) {
   auto reader = std::make_unique<SelectedFixedReader>(
       *spec, bits, NeverFails(*spec, input), std::move(pages));
-  ARROW_RETURN_NOT_OK(reader->Open(std::move(input), spec));
+  ARROW_RETURN_NOT_OK(reader->Open(std::move(input), spec, MakeFixedReader));
   return reader;
 }
 
@@ -400,7 +365,7 @@ Result<std::unique_ptr<BytesReader>> MakeSelectedBytesReader(ChunkInput input,
                                                              ChunkPages pages) {
   auto reader = std::make_unique<SelectedBytesReader>(bits, NeverFails(*spec, input),
                                                       std::move(pages));
-  ARROW_RETURN_NOT_OK(reader->Open(std::move(input), spec));
+  ARROW_RETURN_NOT_OK(reader->Open(std::move(input), spec, MakeBytesReader));
   return reader;
 }
 
@@ -409,7 +374,7 @@ Result<std::unique_ptr<NestedReader>> MakeSelectedNestedReader(ChunkInput input,
                                                                RowBits bits,
                                                                ChunkPages pages) {
   auto reader = std::make_unique<SelectedNestedReader>(bits, std::move(pages));
-  ARROW_RETURN_NOT_OK(reader->Open(std::move(input), spec));
+  ARROW_RETURN_NOT_OK(reader->Open(std::move(input), spec, NestedReader::Make));
   return reader;
 }
 
