@@ -25,7 +25,7 @@ constexpr int64_t kNestedRows = 64;
 
 // The common part of the readers: the position among the copies, and the base below.
 template <typename Reader>
-class Repeated {
+class Repeated : public Reader {
  public:
   Repeated(const RepeatedRows& rows, int64_t block_rows)
       : rows_(rows), walk_(rows.copies), block_rows_(block_rows) {}
@@ -41,16 +41,21 @@ class Repeated {
     return make(spec).Value(&base_);
   }
 
-  CopiesWalk& walk() { return walk_; }
-  // Skips copies; calls `other()` if the next copies are of a row that was not read yet.
-  template <typename Fn>
-  void Skip(int64_t copies, const Fn& other) {
+  Status Skip(int64_t copies) override {
     const bool same = walk_.cut() && walk_.Same(copies + 1) > copies;
     walk_.Skip(copies);
-    if (!same && copies > 0) other();
+    if (!same && copies > 0) Forget();
+    return Status::OK();
   }
+
+  int64_t page() const override { return base_->page(); }
+
+ protected:
+  // Drops the row that is held: the next copies are of a row that was not read yet.
+  virtual void Forget() = 0;
+
+  CopiesWalk& walk() { return walk_; }
   Reader& base() { return *base_; }
-  const Reader& base() const { return *base_; }
 
   // Moves the base to `row`.
   Status SkipTo(int64_t row) {
@@ -150,33 +155,24 @@ void RepeatRow(const uint8_t* row, int64_t width, int64_t rows, uint8_t* out,
   }
 }
 
-class RepeatedFixedReader : public FixedReader {
+class RepeatedFixedReader : public Repeated<FixedReader> {
  public:
   RepeatedFixedReader(const RepeatedRows& rows, const ColumnSpec& spec)
-      : width_(ItemBytes(spec)),
-        fill_(spec.fill),
-        rows_(rows, std::clamp<int64_t>(kBlockBytes / ItemBytes(spec), 1,
-                                        CopiesWalk::kBlockRows)) {}
-
-  Status Open(const ColumnSpec* spec, const MakeBase<FixedReader>& make) {
-    return rows_.Open(spec, make);
-  }
-
-  Status Skip(int64_t rows) override {
-    rows_.Skip(rows, [&] { held_ = Held::kUnread; });
-    return Status::OK();
-  }
+      : Repeated(rows, std::clamp<int64_t>(kBlockBytes / ItemBytes(spec), 1,
+                                           CopiesWalk::kBlockRows)),
+        width_(ItemBytes(spec)),
+        fill_(spec.fill) {}
 
   Status Read(int64_t rows, uint8_t* out, int64_t stride, uint8_t* valid) override {
     while (rows > 0) {
-      int64_t n = rows_.Left(rows);
+      int64_t n = Left(rows);
       if (n > 0) {
         ARROW_RETURN_NOT_OK(HoldValue(valid != nullptr));
         RepeatRow(held_row_.data(), width_, n, out, stride);
         if (valid != nullptr) std::memset(valid, held_valid_, static_cast<size_t>(n));
-        rows_.walk().Skip(n);
+        walk().Skip(n);
       } else {
-        ARROW_ASSIGN_OR_RAISE(const CopiesSpan span, rows_.Next(rows));
+        ARROW_ASSIGN_OR_RAISE(const CopiesSpan span, Next(rows));
         ARROW_RETURN_NOT_OK(ReadSpan(span, out, stride, valid));
         n = span.copies;
       }
@@ -188,12 +184,12 @@ class RepeatedFixedReader : public FixedReader {
   }
 
   Result<std::span<const uint8_t>> Dictionary() override {
-    if (rows_.walk().done()) return std::span<const uint8_t>();
-    const bool cut = rows_.walk().cut();
+    if (walk().done()) return std::span<const uint8_t>();
+    const bool cut = walk().cut();
     if (cut && held_ == Held::kCode) return dictionary_;
     if (cut && held_ == Held::kValue) return std::span<const uint8_t>();
-    ARROW_RETURN_NOT_OK(rows_.SkipTo(rows_.walk().row()));
-    ARROW_ASSIGN_OR_RAISE(dictionary_, rows_.base().Dictionary());
+    ARROW_RETURN_NOT_OK(SkipTo(walk().row()));
+    ARROW_ASSIGN_OR_RAISE(dictionary_, base().Dictionary());
     return dictionary_;
   }
 
@@ -201,7 +197,7 @@ class RepeatedFixedReader : public FixedReader {
                             uint8_t* valid) override {
     int64_t done = 0;
     while (done < rows) {
-      int64_t n = rows_.Left(rows - done);
+      int64_t n = Left(rows - done);
       if (n > 0) {
         ARROW_ASSIGN_OR_RAISE(const bool coded, HoldCode(codes));
         if (!coded) break;
@@ -211,9 +207,9 @@ class RepeatedFixedReader : public FixedReader {
         RepeatRow(reinterpret_cast<const uint8_t*>(&code), codes.bytes, n, out,
                   codes.bytes);
         if (valid != nullptr) std::memset(valid, held_valid_, static_cast<size_t>(n));
-        rows_.walk().Skip(n);
+        walk().Skip(n);
       } else {
-        ARROW_ASSIGN_OR_RAISE(const CopiesSpan span, rows_.Next(rows - done));
+        ARROW_ASSIGN_OR_RAISE(const CopiesSpan span, Next(rows - done));
         ARROW_ASSIGN_OR_RAISE(n, ReadCodeSpan(span, codes, out, valid));
         if (n < span.copies) {
           done += n;
@@ -227,11 +223,11 @@ class RepeatedFixedReader : public FixedReader {
     return done;
   }
 
-  int64_t page() const override { return rows_.base().page(); }
-
  private:
   // How the row whose copies were cut is held.
   enum class Held : uint8_t { kUnread, kValue, kCode };
+
+  void Forget() override { held_ = Held::kUnread; }
 
   uint8_t* Block() {
     block_.resize(static_cast<size_t>(
@@ -247,17 +243,17 @@ class RepeatedFixedReader : public FixedReader {
   }
 
   Status ReadSpan(const CopiesSpan& span, uint8_t* out, int64_t stride, uint8_t* valid) {
-    uint8_t* const span_valid = rows_.ValidOf(span, valid);
+    uint8_t* const span_valid = ValidOf(span, valid);
     if (span.single) {
-      ARROW_RETURN_NOT_OK(rows_.base().Read(span.rows, out, stride, span_valid));
-      return rows_.CheckNulls(span.row, span.rows, span_valid);
+      ARROW_RETURN_NOT_OK(base().Read(span.rows, out, stride, span_valid));
+      return CheckNulls(span.row, span.rows, span_valid);
     }
     uint8_t* const block = Block();
-    ARROW_RETURN_NOT_OK(rows_.base().Read(span.rows, block, width_, span_valid));
-    ARROW_RETURN_NOT_OK(rows_.CheckNulls(span.row, span.rows, span_valid));
+    ARROW_RETURN_NOT_OK(base().Read(span.rows, block, width_, span_valid));
+    ARROW_RETURN_NOT_OK(CheckNulls(span.row, span.rows, span_valid));
     GatherSpan(block, width_, span, span.copies, out, stride);
     if (valid != nullptr) GatherValid(span_valid, span, span.copies, valid);
-    if (rows_.walk().cut()) {
+    if (walk().cut()) {
       const int64_t last = span.rows - 1;
       Hold(block + last * width_, span_valid == nullptr ? nullptr : span_valid + last);
     }
@@ -268,11 +264,11 @@ class RepeatedFixedReader : public FixedReader {
   // other rows have no codes.
   Result<int64_t> ReadCodeSpan(const CopiesSpan& span, const Codes& codes, uint8_t* out,
                                uint8_t* valid) {
-    uint8_t* const span_valid = rows_.ValidOf(span, valid);
+    uint8_t* const span_valid = ValidOf(span, valid);
     uint8_t* const to = span.single ? out : Block();
     ARROW_ASSIGN_OR_RAISE(const int64_t read,
-                          rows_.base().ReadCodes(span.rows, codes, to, span_valid));
-    ARROW_RETURN_NOT_OK(rows_.CheckNulls(span.row, read, span_valid));
+                          base().ReadCodes(span.rows, codes, to, span_valid));
+    ARROW_RETURN_NOT_OK(CheckNulls(span.row, read, span_valid));
     int64_t copies = span.copies;
     if (read < span.rows) {
       copies = span.single
@@ -281,11 +277,11 @@ class RepeatedFixedReader : public FixedReader {
                                       span.positions[0] + read) -
                          span.positions;
     }
-    if (copies < span.copies) rows_.Return(span.copies - copies, span.row + read);
+    if (copies < span.copies) Return(span.copies - copies, span.row + read);
     if (span.single) return copies;
     GatherSpan(to, codes.bytes, span, copies, out, codes.bytes);
     if (valid != nullptr) GatherValid(span_valid, span, copies, valid);
-    if (rows_.walk().cut()) Keep(to + (span.rows - 1) * codes.bytes, codes);
+    if (walk().cut()) Keep(to + (span.rows - 1) * codes.bytes, codes);
     return copies;
   }
 
@@ -301,11 +297,11 @@ class RepeatedFixedReader : public FixedReader {
   // Holds the value of the row whose copies were cut.
   Status HoldValue(bool with_valid) {
     if (held_ == Held::kUnread) {
-      const int64_t row = rows_.walk().row();
-      ARROW_RETURN_NOT_OK(rows_.PassOver(row, 1));
-      uint8_t* const valid = rows_.OwnValid(with_valid);
-      ARROW_RETURN_NOT_OK(rows_.base().Read(1, Block(), width_, valid));
-      ARROW_RETURN_NOT_OK(rows_.CheckNulls(row, 1, valid));
+      const int64_t row = walk().row();
+      ARROW_RETURN_NOT_OK(PassOver(row, 1));
+      uint8_t* const valid = OwnValid(with_valid);
+      ARROW_RETURN_NOT_OK(base().Read(1, Block(), width_, valid));
+      ARROW_RETURN_NOT_OK(CheckNulls(row, 1, valid));
       Hold(block_.data(), valid);
     } else if (held_ == Held::kCode) {
       const uint8_t valid = held_valid_;
@@ -322,23 +318,21 @@ class RepeatedFixedReader : public FixedReader {
   // code.
   Result<bool> HoldCode(const Codes& codes) {
     if (held_ != Held::kUnread) return held_ == Held::kCode;
-    const int64_t row = rows_.walk().row();
-    ARROW_RETURN_NOT_OK(rows_.PassOver(row, 1));
-    uint8_t* const valid = rows_.OwnValid(true);
-    ARROW_ASSIGN_OR_RAISE(const int64_t read,
-                          rows_.base().ReadCodes(1, codes, Block(), valid));
+    const int64_t row = walk().row();
+    ARROW_RETURN_NOT_OK(PassOver(row, 1));
+    uint8_t* const valid = OwnValid(true);
+    ARROW_ASSIGN_OR_RAISE(const int64_t read, base().ReadCodes(1, codes, Block(), valid));
     if (read == 0) {
-      rows_.Return(0, row);
+      Return(0, row);
       return false;
     }
-    ARROW_RETURN_NOT_OK(rows_.CheckNulls(row, 1, valid));
+    ARROW_RETURN_NOT_OK(CheckNulls(row, 1, valid));
     Keep(block_.data(), codes);
     return true;
   }
 
   const int64_t width_;
   const std::optional<std::string> fill_;
-  Repeated<FixedReader> rows_;
   std::span<const uint8_t> dictionary_;  // the latest one, which outlives its pages
   std::vector<uint8_t> block_;
   Held held_ = Held::kUnread;
@@ -347,30 +341,21 @@ class RepeatedFixedReader : public FixedReader {
   std::vector<uint8_t> held_row_;
 };
 
-class RepeatedBytesReader : public BytesReader {
+class RepeatedBytesReader : public Repeated<BytesReader> {
  public:
   explicit RepeatedBytesReader(const RepeatedRows& rows)
-      : rows_(rows, CopiesWalk::kBlockRows) {}
-
-  Status Open(const ColumnSpec* spec, const MakeBase<BytesReader>& make) {
-    return rows_.Open(spec, make);
-  }
-
-  Status Skip(int64_t rows) override {
-    rows_.Skip(rows, [&] { held_ = false; });
-    return Status::OK();
-  }
+      : Repeated(rows, CopiesWalk::kBlockRows) {}
 
   Status Read(int64_t rows, ByteView* views, uint8_t* valid, ByteArena* arena) override {
     while (rows > 0) {
-      int64_t n = rows_.Left(rows);
+      int64_t n = Left(rows);
       if (n > 0) {
         ARROW_ASSIGN_OR_RAISE(const ByteView view, HeldView(valid != nullptr, arena));
         std::fill_n(views, n, view);
         if (valid != nullptr) std::memset(valid, held_valid_, static_cast<size_t>(n));
-        rows_.walk().Skip(n);
+        walk().Skip(n);
       } else {
-        ARROW_ASSIGN_OR_RAISE(const CopiesSpan span, rows_.Next(rows));
+        ARROW_ASSIGN_OR_RAISE(const CopiesSpan span, Next(rows));
         ARROW_RETURN_NOT_OK(ReadSpan(span, views, valid, arena));
         n = span.copies;
       }
@@ -381,24 +366,24 @@ class RepeatedBytesReader : public BytesReader {
     return Status::OK();
   }
 
-  int64_t page() const override { return rows_.base().page(); }
-
  private:
+  void Forget() override { held_ = false; }
+
   Status ReadSpan(const CopiesSpan& span, ByteView* views, uint8_t* valid,
                   ByteArena* arena) {
-    uint8_t* const span_valid = rows_.ValidOf(span, valid);
+    uint8_t* const span_valid = ValidOf(span, valid);
     ByteView* to = views;
     if (!span.single) {
       views_.resize(CopiesWalk::kBlockRows);
       to = views_.data();
     }
-    ARROW_RETURN_NOT_OK(rows_.base().Read(span.rows, to, span_valid, arena));
-    ARROW_RETURN_NOT_OK(rows_.CheckNulls(span.row, span.rows, span_valid));
+    ARROW_RETURN_NOT_OK(base().Read(span.rows, to, span_valid, arena));
+    ARROW_RETURN_NOT_OK(CheckNulls(span.row, span.rows, span_valid));
     if (span.single) return Status::OK();
     const uint16_t* const positions = span.positions;
     for (int64_t i = 0; i < span.copies; ++i) views[i] = to[positions[i] - positions[0]];
     if (valid != nullptr) GatherValid(span_valid, span, span.copies, valid);
-    if (rows_.walk().cut()) {
+    if (walk().cut()) {
       const int64_t last = span.rows - 1;
       Hold(to[last], span_valid == nullptr ? nullptr : span_valid + last);
     }
@@ -415,12 +400,12 @@ class RepeatedBytesReader : public BytesReader {
   // Returns a view of the row whose copies were cut, whose bytes lie in `arena`.
   Result<ByteView> HeldView(bool with_valid, ByteArena* arena) {
     if (!held_) {
-      const int64_t row = rows_.walk().row();
-      ARROW_RETURN_NOT_OK(rows_.PassOver(row, 1));
-      uint8_t* const valid = rows_.OwnValid(with_valid);
+      const int64_t row = walk().row();
+      ARROW_RETURN_NOT_OK(PassOver(row, 1));
+      uint8_t* const valid = OwnValid(with_valid);
       ByteView view;
-      ARROW_RETURN_NOT_OK(rows_.base().Read(1, &view, valid, arena));
-      ARROW_RETURN_NOT_OK(rows_.CheckNulls(row, 1, valid));
+      ARROW_RETURN_NOT_OK(base().Read(1, &view, valid, arena));
+      ARROW_RETURN_NOT_OK(CheckNulls(row, 1, valid));
       Hold(view, valid);
       return view;
     }
@@ -431,7 +416,6 @@ class RepeatedBytesReader : public BytesReader {
     return ByteView{bytes, size};
   }
 
-  Repeated<BytesReader> rows_;
   std::vector<ByteView> views_;
   bool held_ = false;  // the row whose copies were cut was read
   uint8_t held_valid_ = 1;
@@ -463,32 +447,23 @@ Status AppendCopies(const NestedRows& from, int64_t row, int64_t copies, int64_t
 }
 
 // Reads runs of rows with copies, because the gaps have to be walked in either case.
-class RepeatedNestedReader : public NestedReader {
+class RepeatedNestedReader : public Repeated<NestedReader> {
  public:
   RepeatedNestedReader(const RepeatedRows& rows, const ColumnSpec& spec)
-      : item_(ItemBytes(spec)),
-        rows_({.copies = rows.copies, .bits = rows.bits, .decodes_gaps = false},
-              kNestedRows) {
+      : Repeated({.copies = rows.copies, .bits = rows.bits, .decodes_gaps = false},
+                 kNestedRows),
+        item_(ItemBytes(spec)) {
     block_.as_they_are = held_.as_they_are = true;
-  }
-
-  Status Open(const ColumnSpec* spec, const MakeBase<NestedReader>& make) {
-    return rows_.Open(spec, make);
-  }
-
-  Status Skip(int64_t rows) override {
-    rows_.Skip(rows, [&] { read_ = false; });
-    return Status::OK();
   }
 
   Status Read(int64_t rows, NestedRows* out, bool valid) override {
     while (rows > 0) {
-      int64_t n = rows_.Left(rows);
+      int64_t n = Left(rows);
       if (n > 0) {
         ARROW_RETURN_NOT_OK(AppendHeld(n, out, valid));
-        rows_.walk().Skip(n);
+        walk().Skip(n);
       } else {
-        ARROW_ASSIGN_OR_RAISE(const CopiesSpan span, rows_.Next(rows));
+        ARROW_ASSIGN_OR_RAISE(const CopiesSpan span, Next(rows));
         ARROW_RETURN_NOT_OK(ReadSpan(span, out, valid));
         n = span.copies;
       }
@@ -497,22 +472,22 @@ class RepeatedNestedReader : public NestedReader {
     return Status::OK();
   }
 
-  int64_t page() const override { return rows_.base().page(); }
-
  private:
+  void Forget() override { read_ = false; }
+
   // Reads rows of the base to `block_`, whose bytes and fills belong to `out`.
   Status ReadBlock(int64_t rows, NestedRows* out, bool valid) {
     block_.Clear();
     std::swap(block_.bytes, out->bytes);
     std::swap(block_.fills, out->fills);
-    const Status status = rows_.base().Read(rows, &block_, valid);
+    const Status status = base().Read(rows, &block_, valid);
     std::swap(block_.bytes, out->bytes);
     std::swap(block_.fills, out->fills);
     return status;
   }
 
   Status ReadSpan(const CopiesSpan& span, NestedRows* out, bool valid) {
-    if (span.single) return rows_.base().Read(span.rows, out, valid);
+    if (span.single) return base().Read(span.rows, out, valid);
     ARROW_RETURN_NOT_OK(ReadBlock(span.rows, out, valid));
     const uint16_t* const end = span.positions + span.copies;
     for (const uint16_t* at = span.positions; at < end;) {
@@ -522,7 +497,7 @@ class RepeatedNestedReader : public NestedReader {
           AppendCopies(block_, *at - span.positions[0], next - at, item_, valid, out));
       at = next;
     }
-    return rows_.walk().cut() ? Hold(span.rows - 1, valid) : Status::OK();
+    return walk().cut() ? Hold(span.rows - 1, valid) : Status::OK();
   }
 
   // Copies a row of the block, with the bytes of its views.
@@ -548,7 +523,7 @@ class RepeatedNestedReader : public NestedReader {
   // Appends the row whose copies were cut.
   Status AppendHeld(int64_t copies, NestedRows* out, bool valid) {
     if (!read_) {
-      ARROW_RETURN_NOT_OK(rows_.PassOver(rows_.walk().row(), 1));
+      ARROW_RETURN_NOT_OK(PassOver(walk().row(), 1));
       ARROW_RETURN_NOT_OK(ReadBlock(1, out, valid));
       ARROW_RETURN_NOT_OK(Hold(0, valid));
     }
@@ -558,7 +533,6 @@ class RepeatedNestedReader : public NestedReader {
   }
 
   const int64_t item_;
-  Repeated<NestedReader> rows_;
   NestedRows block_;
   NestedRows held_;  // the row whose copies were cut, if it was read
   bool read_ = false;
