@@ -1,4 +1,3 @@
-#include <cstring>
 #include <string>
 #include <utility>
 
@@ -37,12 +36,7 @@ class FlatBytesReader : public BytesReader {
         Spread(span, *spec_->fill, views);
       }
       if (valid != nullptr) {
-        const auto size = static_cast<size_t>(span.rows);
-        if (span.valid != nullptr) {
-          std::memcpy(valid, span.valid, size);
-        } else {
-          std::memset(valid, span.non_null != 0, size);
-        }
+        span.StoreValid(valid);
         valid += span.rows;
       }
       views += span.rows;

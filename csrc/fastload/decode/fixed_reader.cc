@@ -60,7 +60,7 @@ class FlatFixedReader : public FixedReader {
         if (!values_.coded()) return Status::OK();
         ARROW_ASSIGN_OR_RAISE(const auto span, cursor_.Next(rows - done));
         ARROW_RETURN_NOT_OK(ReadCodeSpan(span, codes, out + done * codes.bytes));
-        if (valid != nullptr) StoreValid(span, valid + done);
+        if (valid != nullptr) span.StoreValid(valid + done);
         done += span.rows;
       }
       return Status::OK();
@@ -73,15 +73,6 @@ class FlatFixedReader : public FixedReader {
   int64_t page() const override { return cursor_.page(); }
 
  private:
-  static void StoreValid(const DefinitionLevels::Span& span, uint8_t* valid) {
-    const auto size = static_cast<size_t>(span.rows);
-    if (span.valid != nullptr) {
-      std::memcpy(valid, span.valid, size);
-    } else {
-      std::memset(valid, span.non_null != 0, size);
-    }
-  }
-
   Status ReadCodeSpan(const DefinitionLevels::Span& span, const Codes& codes,
                       uint8_t* out) {
     if (span.non_null == span.rows) {
@@ -112,7 +103,7 @@ class FlatFixedReader : public FixedReader {
       const Status status = dense ? ReadDense(span.rows, to) : ReadNullable(span, to);
       if (!status.ok()) return cursor_.ValueIn(span, status);
       if (valid != nullptr) {
-        StoreValid(span, valid);
+        span.StoreValid(valid);
         valid += span.rows;
       }
       to.out += span.rows * to.stride;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "fastload/base/status.h"
@@ -36,6 +37,16 @@ class DefinitionLevels {
     int64_t rows = 0;
     int64_t non_null = 0;
     const uint8_t* valid = nullptr;  // null unless mixed; valid until the next call
+
+    // Writes one byte per row: 1 for a value, 0 for a null.
+    void StoreValid(uint8_t* out) const {
+      const auto size = static_cast<size_t>(rows);
+      if (valid != nullptr) {
+        std::memcpy(out, valid, size);
+      } else {
+        std::memset(out, non_null != 0, size);
+      }
+    }
   };
   // Returns at least one row and at most `max_rows` (more than 0).
   Result<Span> Next(int64_t max_rows);
