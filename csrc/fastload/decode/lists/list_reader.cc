@@ -46,15 +46,7 @@ class FixedListReader : public FixedReader {
     items_.SetOutput(out, rows * list_size_);
     valid_.clear();
     assembler_.Begin(nullptr, valid != nullptr ? &valid_ : nullptr);
-    ARROW_RETURN_NOT_OK(cursor_.Begin(rows));
-    while (true) {
-      ARROW_ASSIGN_OR_RAISE(const LevelSpan span, cursor_.Next(rows));
-      if (span.levels == 0) break;
-      const Status status = assembler_.Add(span);
-      if (!status.ok()) return cursor_.LevelIn(span, rows, status);
-      rows -= span.starts;
-    }
-    ARROW_RETURN_NOT_OK(assembler_.Finish());
+    ARROW_RETURN_NOT_OK(cursor_.Read(rows, &assembler_));
     if (valid != nullptr) std::copy(valid_.begin(), valid_.end(), valid);
     return Status::OK();
   }

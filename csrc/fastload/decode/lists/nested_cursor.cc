@@ -171,4 +171,15 @@ Status NestedCursor::Begin(int64_t rows) {
   return Status::OK();
 }
 
+Status NestedCursor::Read(int64_t rows, ListAssembler* assembler) {
+  ARROW_RETURN_NOT_OK(Begin(rows));
+  while (true) {
+    ARROW_ASSIGN_OR_RAISE(const LevelSpan span, Next(rows));
+    if (span.levels == 0) return assembler->Finish();
+    const Status status = assembler->Add(span);
+    if (!status.ok()) return LevelIn(span, rows, status);
+    rows -= span.starts;
+  }
+}
+
 }  // namespace fastload

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "fastload/base/status.h"
+#include "fastload/decode/lists/list_assembler.h"
 #include "fastload/decode/lists/nested_levels.h"
 #include "fastload/decode/pages/chunk_input.h"
 #include "fastload/decode/pages/data_pages.h"
@@ -22,6 +23,9 @@ class NestedCursor {
   // Skips `rows` rows when the next rows are read. Whole pages whose headers state their
   // rows (V2 pages) are not decompressed.
   Status Skip(int64_t rows);
+
+  // Adds the next `rows` rows to `assembler`, which has begun, and completes them there.
+  Status Read(int64_t rows, ListAssembler* assembler);
 
   // Goes to the next row. The caller will read `rows` rows to their ends through Next.
   Status Begin(int64_t rows);

@@ -53,15 +53,7 @@ class ListNestedReader : public NestedReader {
         items_->SetOutput(out, static_cast<int64_t>(std::clamp(
                                    expected, 0.0, static_cast<double>(kMostExpected)))));
     assembler_.Begin(&out->offsets, valid ? &out->valid : nullptr);
-    ARROW_RETURN_NOT_OK(cursor_.Begin(rows));
-    while (true) {
-      ARROW_ASSIGN_OR_RAISE(const LevelSpan span, cursor_.Next(rows));
-      if (span.levels == 0) break;
-      const Status status = assembler_.Add(span);
-      if (!status.ok()) return cursor_.LevelIn(span, rows, status);
-      rows -= span.starts;
-    }
-    return assembler_.Finish();
+    return cursor_.Read(rows, &assembler_);
   }
 
   const ColumnSpec* spec_;
