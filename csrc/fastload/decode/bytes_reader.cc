@@ -68,13 +68,7 @@ class FlatBytesReader : public BytesReader {
 
 Result<std::unique_ptr<BytesReader>> MakeBytesReader(ChunkInput input,
                                                      const ColumnSpec* spec) {
-  const parquet::Type::type physical = input.descr->physical_type();
-  const bool only_nulls = input.descr->logical_type()->is_null();
-  if (physical != parquet::Type::BYTE_ARRAY &&
-      physical != parquet::Type::FIXED_LEN_BYTE_ARRAY && !only_nulls) {
-    return MakeError(ErrorKind::kUnsupported, "Expected a column of bytes, got " +
-                                                  parquet::TypeToString(physical));
-  }
+  ARROW_RETURN_NOT_OK(CheckBytes(*input.descr));
   if (input.descr->max_repetition_level() != 0) {
     return MakeError(ErrorKind::kUnsupported,
                      "Expected a flat column, got a repeated one");

@@ -158,11 +158,6 @@ Result<std::unique_ptr<FixedReader>> MakeFixedReader(ChunkInput input,
                                                      const ColumnSpec* spec) {
   ARROW_ASSIGN_OR_RAISE(Converter converter,
                         Converter::Make(*input.descr, *spec, input.file));
-  if (spec->fill.has_value() &&
-      static_cast<int>(spec->fill->size()) != ItemSize(spec->dtype)) {
-    return Status::Invalid("Expected a fill of ", ItemSize(spec->dtype), " bytes, got ",
-                           spec->fill->size());
-  }
   if (spec->list_size > 0) {
     return MakeListReader(std::move(input), spec, std::move(converter));
   }

@@ -130,24 +130,13 @@ Result<std::unique_ptr<NestedReader>> NestedReader::Make(ChunkInput input,
     return std::make_unique<SizedNestedReader>(std::move(reader), spec->list_items);
   };
   if (spec->bytes) {
-    const parquet::Type::type physical = input.descr->physical_type();
-    if (physical != parquet::Type::BYTE_ARRAY &&
-        physical != parquet::Type::FIXED_LEN_BYTE_ARRAY &&
-        !input.descr->logical_type()->is_null()) {
-      return MakeError(ErrorKind::kUnsupported, "Expected a column of bytes, got " +
-                                                    parquet::TypeToString(physical));
-    }
+    ARROW_RETURN_NOT_OK(CheckBytes(*input.descr));
     auto values = std::make_unique<BytesValues>(input.descr);
     auto items = std::make_unique<ByteNestedItems>(values.get(), spec);
     return make(std::move(values), std::move(items));
   }
   ARROW_ASSIGN_OR_RAISE(Converter converter,
                         Converter::Make(*input.descr, *spec, input.file));
-  if (spec->fill.has_value() &&
-      static_cast<int>(spec->fill->size()) != ItemSize(spec->dtype)) {
-    return Status::Invalid("Expected a fill of ", ItemSize(spec->dtype), " bytes, got ",
-                           spec->fill->size());
-  }
   auto values =
       std::make_unique<FixedValues>(input.descr, std::move(converter), input.pool);
   if (spec->lengths_only) {

@@ -24,6 +24,17 @@ Result<std::shared_ptr<arrow::Buffer>> CopyOf(const uint8_t* data, int64_t size)
 
 }  // namespace
 
+Status CheckBytes(const parquet::ColumnDescriptor& descr) {
+  const parquet::Type::type physical = descr.physical_type();
+  if (physical == parquet::Type::BYTE_ARRAY ||
+      physical == parquet::Type::FIXED_LEN_BYTE_ARRAY ||
+      descr.logical_type()->is_null()) {
+    return Status::OK();
+  }
+  return MakeError(ErrorKind::kUnsupported,
+                   "Expected a column of bytes, got " + parquet::TypeToString(physical));
+}
+
 BytesValues::BytesValues(const parquet::ColumnDescriptor* descr)
     : plain_(*descr), arrow_(descr, /*views=*/true) {}
 

@@ -15,6 +15,9 @@
 
 namespace fastload {
 
+// Returns an error unless the column holds bytes, or nulls alone.
+Status CheckBytes(const parquet::ColumnDescriptor& descr);
+
 class BytesValues : public PageValues {
  public:
   // `descr` is borrowed.

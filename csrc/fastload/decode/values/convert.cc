@@ -54,6 +54,11 @@ bool SameBytes(Stored stored, DType dtype) {
 
 Result<Converter> Converter::Make(const parquet::ColumnDescriptor& descr,
                                   const ColumnSpec& spec, int32_t file) {
+  if (spec.fill.has_value() &&
+      static_cast<int>(spec.fill->size()) != ItemSize(spec.dtype)) {
+    return Status::Invalid("Expected a fill of ", ItemSize(spec.dtype), " bytes, got ",
+                           spec.fill->size());
+  }
   Converter converter;
   converter.spec_ = &spec;
   converter.multiplier_ = spec.Multiplier(file);
