@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from fastload import IO, FastParquetDataset, StorageError
@@ -22,6 +24,20 @@ def test_a_wrong_setting_is_not_tried_again(url, options, said):
     with pytest.raises(StorageError, match=said) as raised:
         FastParquetDataset(url, storage_options=options)
     assert "tries" not in str(raised.value)
+
+
+def test_missing_credentials_are_looked_for_a_few_times(monkeypatch, tmp_path):
+    """A metadata server that has too much to do may give them later."""
+    pytest.importorskip("s3fs")
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with pytest.raises(StorageError, match=r"NoCredentialsError.* after 4 tries"):
+        FastParquetDataset("s3://bucket/a")
+    with pytest.raises(StorageError, match=r"NoCredentialsError.* after 2 tries"):
+        FastParquetDataset("s3://bucket/a", io=IO(retries=1))
 
 
 @pytest.mark.parametrize("transport", ["auto", "native", "fsspec"])

@@ -23,6 +23,7 @@ from fastload.source.stores.errors import (
     is_overload,
     is_transient,
     meaning,
+    most_retries,
     pause_s,
 )
 from fastload.source.stores.hub.hub_paths import HUB
@@ -300,7 +301,8 @@ class StoreClient:
                 failed += 1
                 if is_overload(error):
                     self.slots.shrink(began)
-                again = failed <= self._io.retries and not is_changed(error)
+                retries = most_retries(error, self._io.retries)
+                again = failed <= retries and not is_changed(error)
                 if not again or not is_transient(error):
                     raise meaning(error, what, failed) from None
                 wish_s, got = pause_s(error), describe(error)

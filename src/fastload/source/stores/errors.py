@@ -29,6 +29,7 @@ __all__ = [
     "is_overload",
     "is_transient",
     "meaning",
+    "most_retries",
     "pause_s",
     "status_of",
 ]
@@ -69,7 +70,7 @@ _FINAL_NAMES = (
     "PermissionDeniedError",
     "UnauthenticatedError",
     "UnknownConfigurationKeyError",
-    # botocore; its NoCredentialsError may be a metadata server that has too much to do
+    # botocore
     "ParamValidationError",
     "PartialCredentialsError",
     "ProfileNotFound",
@@ -82,6 +83,10 @@ _FINAL_NAMES = (
     "BadZipFile",
     "ReadError",
 )
+# botocore's error where there are no credentials, or where the metadata server that has them is too
+# busy to answer. The former is the user's setting, so few tries are made.
+_NO_CREDENTIALS = "NoCredentialsError"
+_RETRIES_FOR_CREDENTIALS = 3
 # Parts of errors of obstore, aiohttp and botocore about connections that a proxy may have refused.
 _UNCONNECTED = ("error sending request", "ProxyConnectionError", "ProxyError")
 _SERVER = re.compile(r"\b(https?)://([^/\s]+)")
@@ -191,6 +196,18 @@ def is_transient(error: BaseException) -> bool:
     return not isinstance(
         error, TypeError | ValueError | AttributeError | ImportError | LookupError
     )
+
+
+def most_retries(error: BaseException, retries: int) -> int:
+    """Return how often a request is made again after an error.
+
+    Args:
+        error: the client's error, which `is_transient`.
+        retries: the most retries after any error.
+    """
+    if type(error).__name__ == _NO_CREDENTIALS:
+        return min(retries, _RETRIES_FOR_CREDENTIALS)
+    return retries
 
 
 def describe(error: BaseException) -> str:
