@@ -32,6 +32,7 @@ __all__ = [
     "most_retries",
     "pause_s",
     "status_of",
+    "without_secrets",
 ]
 
 NO_RANGES = "Expected a store that answers with ranges, got the whole file"
@@ -71,6 +72,7 @@ _FINAL_NAMES = (
     "UnauthenticatedError",
     "UnknownConfigurationKeyError",
     # botocore
+    "PaginationError",
     "ParamValidationError",
     "PartialCredentialsError",
     "ProfileNotFound",
@@ -223,8 +225,13 @@ def describe(error: BaseException) -> str:
         return line
     if isinstance(error, asyncio.TimeoutError):
         return "no answer in time"
-    line = _USER.sub("://", _QUERY.sub("?...", line))
+    line = without_secrets(line)
     return f"{type(error).__name__}: {line}" if line else type(error).__name__
+
+
+def without_secrets(text: str) -> str:
+    """Return a text with URLs in it, without their users and queries."""
+    return _USER.sub("://", _QUERY.sub("?...", text))
 
 
 def meaning(error: BaseException, what: str, tries: int) -> StorageError | SourceChangedError:

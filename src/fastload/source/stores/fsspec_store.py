@@ -19,12 +19,12 @@ from typing_extensions import override
 
 from fastload.errors import StorageError
 from fastload.source.files import StoredFile
-from fastload.source.stores.errors import NO_RANGES, check_range, status_of
+from fastload.source.stores.errors import NO_RANGES, check_range, status_of, without_secrets
 from fastload.source.stores.fsspec_objects import of_process
 from fastload.source.stores.fsspec_urls import is_one_at_a_time, open_url
 from fastload.source.stores.http_versions import check_version, version_of
 from fastload.source.stores.obstore_options import GCS, S3
-from fastload.source.stores.store import HTTP, Store, shown
+from fastload.source.stores.store import HTTP, Store, below, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,6 +39,9 @@ __all__ = ["MissingPackageError", "open_filesystem", "open_protocol"]
 
 # Fields of a listing that tell one version of a file from another, the most reliable first.
 _VERSIONS = ("generation", "ETag", "etag", "VersionId", "mtime", "LastModified", "last_modified")
+# Names of the token that asks for a page of a listing, and of the token of the next page.
+_GCS_TOKENS = ("pageToken", "nextPageToken")
+_S3_TOKENS = ("ContinuationToken", "NextContinuationToken")
 _GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
 # Idle connections are kept this long, as long as obstore keeps them.
 _IDLE_S = 90.0
@@ -134,14 +137,47 @@ async def _open(
         made = cls(*args, **{**options, **own})
         if _is_gcs(cls):
             await _prepare_gcs(made, io)
+            made._call = _ended_at_a_page_again(made._call, made, _GCS_TOKENS)
             return _GcsStore(made)
         if _is_of(cls, "s3fs.core"):
             made.retries = 1
+            made._call_s3 = _ended_at_a_page_again(made._call_s3, made, _S3_TOKENS)
             return _S3Store(made)
         if _is_of(cls, "fsspec.implementations.http"):
             return _HttpStore(made)
         return _AsyncStore(made)
     return _ThreadStore(cls(*args, **{**options, **own}), threads, contextlib.nullcontext())
+
+
+def _ended_at_a_page_again(call: Any, filesystem: Any, tokens: tuple[str, str]) -> Any:
+    """Wrap the call that makes the requests of a filesystem: a listing must have an end.
+
+    A server may name the page that it sends as the next page; the filesystem would ask on.
+
+    Args:
+        call: the filesystem's call.
+        filesystem: the filesystem, for the message.
+        tokens: the name of the token that asks for a page, and that of the next page's token.
+
+    Raises:
+        StorageError: an answer names the page that was asked for as the next page.
+    """
+    asked, following = tokens
+
+    async def checked(*args: Any, **options: Any) -> Any:
+        answer = await call(*args, **options)
+        token = options.get(asked)
+        if token is not None and isinstance(answer, dict) and answer.get(following) == token:
+            server = getattr(filesystem, "endpoint_url", None) or getattr(
+                filesystem, "_location", "the store"
+            )
+            raise StorageError(
+                f"Expected a listing with an end, got the token {token!r} of the next page twice "
+                f"from {without_secrets(str(server))}: the server does not page"
+            )
+        return answer
+
+    return checked
 
 
 def _gcs_options(options: dict[str, Any], io: IO) -> dict[str, Any]:
@@ -260,10 +296,15 @@ class _GcsStore(_AsyncStore):
 class _S3Store(_AsyncStore):
     """The store of s3fs.
 
-    `read` asks for the listed ETag: s3fs itself pins no version in a bucket without versions.
+    `ls` leaves out what is not below the directory: some servers ignore the prefix. `read` asks for
+    the listed ETag: s3fs itself pins no version in a bucket without versions.
     """
 
     pins = True
+
+    @override
+    async def ls(self, directory: str) -> Sequence[StoredFile]:
+        return below(await super().ls(directory), directory)
 
     @override
     async def read(self, file: StoredFile, start: int, stop: int) -> Buffer:

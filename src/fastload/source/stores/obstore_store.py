@@ -20,7 +20,7 @@ from fastload.source.stores.obstore_options import (
     NativeOptions,
     UnsupportedOptionsError,
 )
-from fastload.source.stores.store import HTTP, Store
+from fastload.source.stores.store import HTTP, Store, below, shown
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -181,8 +181,17 @@ class NativeStore(Store):
 
         root = directory.partition("/")[0]
         store, prefix = self._store(directory)
-        found = await obstore.list(store, prefix, chunk_size=1000).collect_async()
-        return [self._file(meta, f"{root}/{meta['path']}") for meta in found]
+        found: dict[str, StoredFile] = {}
+        async for page in obstore.list(store, prefix, chunk_size=1000):
+            for meta in page:
+                path = f"{root}/{meta['path']}"
+                if path in found:
+                    raise StorageError(
+                        f"Expected a listing with an end, got {shown(self._protocol, path)} twice: "
+                        "the server sends a page again"
+                    )
+                found[path] = self._file(meta, path)
+        return below(found.values(), directory)  # some servers ignore the prefix
 
     @override
     async def info(self, path: str) -> StoredFile | None:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from typing_extensions import Buffer
 
     from fastload.source.files import StoredFile
 
-__all__ = ["FILESYSTEM", "HTTP", "Store", "shown"]
+__all__ = ["FILESYSTEM", "HTTP", "Store", "below", "shown"]
 
 FILESYSTEM = "filesystem"
 """The kind of files that are read through a filesystem object of the user's."""
@@ -40,6 +40,12 @@ def _shown_in(kind: str, path: str) -> str:
     slash = "" if bits[at].endswith("/") or path.startswith("/") else "/"
     bits[at] += slash + path
     return "::".join(bits)
+
+
+def below(files: Iterable[StoredFile], directory: str) -> list[StoredFile]:
+    """Return the files whose paths lie below a directory."""
+    start = f"{directory.rstrip('/')}/"
+    return [file for file in files if file.path.startswith(start)]
 
 
 class Store(Protocol):
