@@ -35,7 +35,7 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-__all__ = ["code_digest", "is_held"]
+__all__ = ["code_digest", "is_held", "numba_version"]
 
 _CONTAINERS = (tuple, list, dict, set, frozenset, collections.deque)
 _BY_TEXT = (complex, range, type(...), type(None), np.dtype, torch.dtype, torch.device)
@@ -374,7 +374,8 @@ def _parts(value: Any) -> tuple[Any, ...] | None:
     elif isinstance(value, enum.Enum):
         parts = ("member", value.name, type(value))
     elif hasattr(value, "py_func"):  # of numba
-        parts = ("compiled", value.py_func, dict(getattr(value, "targetoptions", {})))
+        options = dict(getattr(value, "targetoptions", {}))
+        parts = ("compiled", numba_version(), value.py_func, options)
     elif hasattr(value, "__wrapped__"):
         parts = ("wrapped", value.__wrapped__)
     return parts
@@ -467,6 +468,14 @@ def _is_held_anywhere(function: np.ufunc) -> bool:
         for module, held in sys.modules.copy().items()
         if getattr(held, "__dict__", {}).get(name) is function
     )
+
+
+def numba_version() -> str:
+    """Return the version of numba, on which the results of compiled functions depend."""
+    try:
+        return importlib.metadata.version("numba")
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
 
 @functools.cache

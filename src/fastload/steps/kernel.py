@@ -11,7 +11,7 @@ import torch
 from typing_extensions import override
 
 from fastload.runtime.digest import digest
-from fastload.steps.code_digest import code_digest, is_held
+from fastload.steps.code_digest import code_digest, is_held, numba_version
 from fastload.steps.kernel_entry import KERNEL_DTYPES, NARROW, AddressCode, Argument
 from fastload.steps.per_row import name_of
 
@@ -79,7 +79,9 @@ class Kernel:
         Raises:
             TypeError: the code refers to an object that has no digest, and `version` is None.
         """
-        what = (code_digest(self.fn, self.version), self.inputs, self.outputs, self.random)
+        # A version stands for all of the code, as it does for functions.
+        by = numba_version() if self.version is None else ""
+        what = (code_digest(self.fn, self.version), by, self.inputs, self.outputs, self.random)
         return digest(repr(what))
 
     def code(self, inputs: Sequence[Argument]) -> KernelCode | AddressCode:

@@ -5,6 +5,7 @@ import collections
 import dataclasses
 import enum
 import functools
+import importlib.metadata
 import io
 import random
 import re
@@ -19,7 +20,7 @@ import numpy as np
 import pytest
 import torch
 
-from fastload import per_row
+from fastload import kernel, per_row
 from fastload.steps.code_digest import code_digest
 
 SCALE = 3.0
@@ -334,3 +335,30 @@ def test_functions_of_numba_count_by_their_code():
     digests.add(code_digest(numba.njit(fastmath=True)(scaled)))
     assert len(digests) == 3
     assert code_digest(numba.njit(scaled)) in digests
+
+
+def test_the_version_of_numba_counts_for_what_numba_compiles(monkeypatch):
+    numba = pytest.importorskip("numba")
+
+    def twice(x, out):
+        for row in range(len(x)):
+            out[row] = 2 * x[row]
+
+    def digests():
+        step = kernel("x", {"y": "float32"})
+        named = kernel("x", {"y": "float32"}, version="1")
+        of = [step(twice), numba.njit(twice), twice, named(twice)]
+        return [code_digest(each) for each in of]
+
+    before = digests()
+    version = importlib.metadata.version
+    monkeypatch.setattr(
+        importlib.metadata, "version", lambda name: "0.0" if name == "numba" else version(name)
+    )
+    after = digests()
+    assert [one != other for one, other in zip(before, after, strict=True)] == [
+        True,
+        True,
+        False,
+        False,
+    ]
