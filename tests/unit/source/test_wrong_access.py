@@ -56,6 +56,16 @@ def test_options_that_gcsfs_would_ignore(transport, name, said):
         FastParquetDataset("gs://bucket/a", storage_options={name: "a"}, io=IO(transport=transport))
 
 
+@pytest.mark.parametrize("scheme", ["gs", "gcs"])
+@pytest.mark.parametrize("chain", ["zip://a.parquet::", "filecache::", "filecache::zip://a::"])
+def test_options_that_gcsfs_would_ignore_in_a_chain(chain, scheme):
+    pytest.importorskip("gcsfs")
+    match = "Expected storage_options that gcsfs knows .*got `tokn`: write `token`"
+    options = {scheme: {"tokn": "anon", "endpoint_url": "http://127.0.0.1:1"}}
+    with pytest.raises(ValueError, match=match):
+        FastParquetDataset(f"{chain}{scheme}://bucket/a", storage_options=options)
+
+
 @pytest.mark.parametrize("url", ["az://container/a", "abfs://container/a"])
 def test_azure_without_an_account(monkeypatch, url):
     for name in ("ACCOUNT_NAME", "CONNECTION_STRING"):

@@ -13,9 +13,9 @@ from fastload.source.stores.obstore_options import AZURE, GCS, S3
 from fastload.source.stores.store import HTTP
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-__all__ = ["is_known", "is_one_at_a_time", "open_url", "split_url"]
+__all__ = ["is_known", "is_one_at_a_time", "open_url", "options_in_chain", "split_url"]
 
 _CHAIN = "::"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
@@ -74,6 +74,22 @@ def open_url(kind: str, options: Mapping[str, Any]) -> Any:
 
     filesystem, _ = url_to_fs(kind, **{**options, "skip_instance_cache": True})
     return filesystem
+
+
+def options_in_chain(
+    kind: str, options: Mapping[str, Any], schemes: Sequence[str]
+) -> list[Mapping[str, Any]]:
+    """Return the options of the filesystems of some schemes that lie below others in a chain.
+
+    Args:
+        kind: the kind of a chain.
+        options: options of fsspec's filesystems: those of a filesystem below another are a dict
+            under its scheme.
+        schemes: the schemes.
+    """
+    below = [bit.partition("://")[0] for bit in kind.split(_CHAIN)[1:]]
+    given = [options.get(scheme) for scheme in below if scheme in schemes]
+    return [each for each in given if isinstance(each, dict)]
 
 
 def is_one_at_a_time(kind: str) -> bool:

@@ -22,7 +22,7 @@ from fastload.runtime.native import core
 from fastload.source.files import NOT_FOUND, FoundFile
 from fastload.source.local_paths import url_of
 from fastload.source.stores.client import StoreClient
-from fastload.source.stores.fsspec_urls import is_known, split_url
+from fastload.source.stores.fsspec_urls import is_known, options_in_chain, split_url
 from fastload.source.stores.hub.hub_paths import HUB
 from fastload.source.stores.hub.hub_store import HubMemory, HubStore
 from fastload.source.stores.obstore_options import (
@@ -182,6 +182,8 @@ class Stores:
         if text and (url is not None or not os.path.lexists(entry)):
             split = split_url(str(entry))
             if split is not None:
+                for options in options_in_chain(split[0], self._options, GCS):
+                    check_gcs_options(options)
                 return split
         if url is None:
             if self._filesystem is None:
