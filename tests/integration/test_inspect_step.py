@@ -86,7 +86,17 @@ def test_text(capsys, tmp_path, paths):
 
 def test_what_is_refused(capsys, tmp_path, paths):
     file, _ = run(paths, tmp_path, 3)
+    state = json.loads(file.read_text())
     source = [str(tmp_path / "*.parquet"), "--state", str(file)]
+    for changed in (
+        {"progress": [[1 << 70, 1, 1]]},
+        {"progress": [[1, 1 << 63, 1]]},
+        {"order": {**state["order"], "batch_size": 1 << 70}},
+    ):
+        file.write_text(json.dumps({**state, **changed}))
+        assert main([*source, "--step", "0"]) == 2
+        assert "expected a count of 64 bits" in capsys.readouterr().err
+    file.write_text(json.dumps(state))
     assert main([*source, "--step", "99"]) == 2
     assert "Expected a step of the epoch's 17 steps" in capsys.readouterr().err
     with fastload.mix({"a": FastParquetDataset(paths[0], **ARGUMENTS)}) as mixed:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "check_identity",
     "check_skipped",
+    "counted",
     "decode_position",
     "decode_state",
     "encode_identity",
@@ -55,6 +56,7 @@ _ADDED = ("tokens_of", "shuffle_window")
 _LISTED_LEGS = 32
 # The most characters of a state's text about versions.
 _MOST_VERSION = 500
+_MOST_COUNT = (1 << 63) - 1
 # The most bytes of legs that a state may expand to.
 _MOST_BYTES = 1 << 20
 
@@ -183,7 +185,7 @@ def decode_position(
                 "stands for another order of rows: resume with the fastload that saved the state, "
                 "or begin the epoch again"
             )
-        progress = tuple(Leg(*map(_whole, leg)) for leg in _decode_legs(state["progress"]))
+        progress = tuple(Leg(*map(counted, leg)) for leg in _decode_legs(state["progress"]))
         *saved_by, taken = state.get("worker", (None, 0))
         seeds = tuple(map(_whole, state.get("seeds", ())))
         seed, epoch = _whole(state["seed"]), _whole(state["epoch"])
@@ -321,6 +323,14 @@ def _whole(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"expected an integer, got {value!r}")
     return value
+
+
+def counted(value: object) -> int:
+    """Return a count in a state, as `_whole` does; 64 bits hold every count."""
+    number = _whole(value)
+    if abs(number) > _MOST_COUNT:
+        raise TypeError(f"expected a count of 64 bits, got {number}")
+    return number
 
 
 def _changed(source: Source, files: int, sums: Sequence[int]) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fastload.dataset.state import check_identity, decode_position, no_state
+from fastload.dataset.state import check_identity, counted, decode_position, no_state
 from fastload.dataset.step_rows import step_rows, step_segments
 from fastload.errors import NullValueError
 from fastload.plan.options import Options
@@ -128,6 +128,9 @@ def _options(order: Mapping[str, Any], seed: int) -> tuple[Options, Any, Pack | 
     """Return the options, the split, and the way of packing or the budget that a run had."""
     pack, batch_size, window = order.get("pack"), order["batch_size"], order["shuffle_window"]
     budget = batch_size if isinstance(batch_size, str) else None
+    for value in order.values():
+        if isinstance(value, int) and not isinstance(value, bool):
+            counted(value)
     slices = order.get("canonical_ranks")
     options = Options(
         slices or 1 if budget is not None else batch_size,
