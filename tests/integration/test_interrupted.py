@@ -211,7 +211,7 @@ def _step(block):
     return block
 
 
-# A step that Ctrl-C ends is not called again: its error is raised in place of its batch.
+# A step that Ctrl-C ends is not called again: an error is raised in place of its batch.
 _STEPPED = ("_take", "next", "_next", "__next__", "_mark_after", "lead")
 
 
@@ -285,6 +285,29 @@ def test_ctrl_c_anywhere_in_next_loses_no_batch(tmp_path, kind):
             got, interrupted = taken_with_an_interrupt(dataset, number, names)
             assert got == whole, number
     assert number > (2 if kind == "rows" else 5)
+
+
+@pytest.mark.parametrize("stage", ["preprocess", "augment"])
+def test_ctrl_c_in_a_step_is_raised_once_and_ends_the_pass(path, stage):
+    calls = []
+
+    def step(values, seeds=None):  # augment gives seeds
+        calls.append(True)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return values
+
+    with FastParquetDataset(path, batch_size=1000, threads=0, **{stage: step}) as dataset:
+        running = iter(dataset)
+        got = [next(running), next(running)]
+        with pytest.raises(KeyboardInterrupt):
+            next(running)
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match=r"KeyboardInterrupt in a step ended this pass"):
+                next(running)
+        dataset.load_state_dict(dataset.state_dict())
+        got += dataset
+        assert ids_of(got) == list(range(ROWS))
 
 
 def test_an_error_while_the_tensors_are_made_loses_no_batch(path, monkeypatch):

@@ -28,7 +28,8 @@ class SteppedFeed(WrappedFeed):
     """A feed that calls the steps on the batches of another feed.
 
     If steps have threads, the threads work on the next batches while the consumer uses a batch. An
-    error is raised in place of its batch, and again at each later call.
+    error is raised in place of its batch, and again at each later call. Ctrl-C in a step is raised
+    once; in place of its batch, each later call raises a RuntimeError.
 
     Args:
         feed: the feed that the batches come from.
@@ -172,10 +173,11 @@ class _Work:
                 self._job = next(self._running)
             except StopIteration as end:
                 self.batch, self._running = end.value, None
-            except BaseException as error:
+            except Exception as error:  # noqa: BLE001 - raised in place of the batch
                 self._error, self._running = error, None
-                if not isinstance(error, Exception):
-                    raise  # Ctrl-C, at once
+            except BaseException as error:  # Ctrl-C is raised at once, and only once
+                self._error, self._running = _ended_by(error), None
+                raise
 
     def finish(self, location: Callable[[BatchPosition], str], mark: BatchPosition) -> None:
         """Finish the batch at position `mark`, or raise the error of a step with its location."""
@@ -195,3 +197,13 @@ class _Work:
         """Abandon the job that the steps wait for."""
         if self._job is not None:
             self._job.cancel()
+
+
+def _ended_by(error: BaseException) -> RuntimeError:
+    """Return the error for the batch of a step that Ctrl-C ended: its values may be half-made."""
+    ended = RuntimeError(
+        f"{type(error).__name__} in a step ended this pass: call iter() again; "
+        "load_state_dict(state_dict()) before it continues the epoch after the last batch"
+    )
+    ended.__cause__ = error
+    return ended
