@@ -34,17 +34,31 @@ struct TensorMemory::State {
     allocate = py::object();
   }
 
-  // Returns a list of a new tensor, or an empty list if the allocation failed. The caller
-  // holds the GIL.
+  // Returns a list of a new tensor, or an empty list if the allocation failed. Ctrl-C
+  // during the allocation is kept for later. The caller holds the GIL.
   Tensors Make(int64_t bytes) const {
     Tensors made(1);
-    try {
-      py::object tensor = allocate(bytes);
-      const auto start = tensor.attr("data_ptr")().cast<uintptr_t>();
-      made.front() = {reinterpret_cast<uint8_t*>(start), bytes, tensor.release().ptr()};
-    } catch (const std::exception&) {
-      made.clear();
+    bool interrupted = false;
+    while (true) {
+      try {
+        py::object tensor = allocate(bytes);
+        const auto start = tensor.attr("data_ptr")().cast<uintptr_t>();
+        made.front() = {reinterpret_cast<uint8_t*>(start), bytes, tensor.release().ptr()};
+        break;
+      } catch (const py::error_already_set& error) {
+        if (!interrupted && error.matches(PyExc_KeyboardInterrupt)) {
+          interrupted = true;
+          continue;
+        }
+        made.clear();
+        break;
+      } catch (const std::exception&) {
+        made.clear();
+        break;
+      }
     }
+    // Python looks at the signal again once the caller is back in Python.
+    if (interrupted) PyErr_SetInterrupt();
     return made;
   }
 

@@ -15,6 +15,7 @@ import pytest
 
 from fastload import FastParquetDataset, mix
 from fastload.batch.assembler import Assembler
+from fastload.batch.pinned_memory import PinnedMemory
 from fastload.dataset.passes import epoch_iterator
 from fastload.dataset.passes.open_feed import FeedFactory
 from fastload.engine.engine import Engine
@@ -285,6 +286,24 @@ def test_ctrl_c_anywhere_in_next_loses_no_batch(tmp_path, kind):
             got, interrupted = taken_with_an_interrupt(dataset, number, names)
             assert got == whole, number
     assert number > (2 if kind == "rows" else 5)
+
+
+@pytest.mark.filterwarnings("ignore:Expected .* bytes of pinned memory")
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+def test_ctrl_c_while_memory_is_allocated_is_raised_and_loses_no_batch(path, monkeypatch, number):
+    failing(monkeypatch, PinnedMemory, "__call__", number, KeyboardInterrupt)
+    got, raised = [], 0
+    with FastParquetDataset(path, batch_size=1000, threads=0, pin_memory=True) as dataset:
+        running = iter(dataset)
+        while True:
+            try:
+                got.append(next(running))
+            except KeyboardInterrupt:
+                raised += 1
+            except StopIteration:
+                break
+        assert raised == 1
+        assert ids_of(got) == list(range(ROWS))
 
 
 @pytest.mark.parametrize("stage", ["preprocess", "augment"])
