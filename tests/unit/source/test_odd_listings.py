@@ -1,4 +1,4 @@
-"""Servers whose listings have other files than were asked for, or no end."""
+"""Servers whose listings have other files than were asked for or no end, and odd names."""
 
 from __future__ import annotations
 
@@ -83,3 +83,14 @@ def test_a_page_that_comes_again_ends_a_listing_natively(server):
     server.endless = True
     with pytest.raises(StorageError, match=r"end, got s3://bucket/train/a\.parquet twice"):
         native(server, "bucket/train")
+
+
+@pytest.mark.parametrize("transport", ["auto", "fsspec"])
+@pytest.mark.parametrize("name", ["x#123", "x.parquet#123", "x?generation=123"])
+def test_a_name_that_gcsfs_takes_for_a_generation(server, tmp_path, name, transport):
+    server.put("bucket", f"odd/{name}", (tmp_path / "a.parquet").read_bytes())
+    options, io = {"endpoint_url": server.url, "token": "anon"}, IO(transport=transport)
+    source = f"gs://bucket/odd/{name}"
+    with FastParquetDataset(source, storage_options=options, io=io, batch_size=10) as dataset:
+        assert [batch["x"].tolist() for batch in dataset] == [[4, 5, 6]]
+        assert [file.rpartition("/")[2] for file in dataset.files] == [name]

@@ -267,8 +267,9 @@ class _GcsStore(_AsyncStore):
     """The store of gcsfs.
 
     `info` asks for the object first: gcsfs itself would also look for a directory with the
-    object's name. `read` makes the request itself: gcsfs would take a # or ? in the object's name
-    for a generation.
+    object's name. gcsfs takes `#123` at the end of a path for a generation; if there is no such
+    generation, `info` asks for an object whose name ends so. `read` makes the request itself: gcsfs
+    would take a # or ? in the object's name for a generation.
     """
 
     pins = True
@@ -278,7 +279,12 @@ class _GcsStore(_AsyncStore):
         try:
             return _file(await self._fs._get_object(path))
         except FileNotFoundError:
-            return await super().info(path)
+            bucket, _, generation = self._fs.split_path(path)
+            if generation is None:
+                return await super().info(path)
+        name = path.removeprefix(f"{bucket}/")
+        found = await self._fs._call("GET", "b/{}/o/{}", bucket, name, json_out=True)
+        return _file(self._fs._process_object(bucket, found))
 
     @override
     async def read(self, file: StoredFile, start: int, stop: int) -> Buffer:
