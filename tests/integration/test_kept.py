@@ -458,3 +458,20 @@ def test_slices_read_a_row_group_once(slices, shuffle):
     with slices(shuffle, threads=1) as dataset:
         rows_of(dataset)
         assert dataset.stats().read.bytes <= slices.file_bytes
+
+
+def test_a_closed_dataset_keeps_no_pages(tmp_path):
+    """Closing gives back the kept pages and rows, although the dataset and a batch live."""
+    table = table_of()
+    path = write(tmp_path / "a.parquet", table)
+    for options in ({}, {"filters": [("row", ">", 100)]}):
+        dataset = dataset_of(path, columns=["row", "code", "text", "items"], **options)
+        for batch in dataset:
+            row = int(batch["row"][0])
+        assert dataset.stats().memory.kept > 0
+        running = iter(dataset)
+        next(running)
+        dataset.close()
+        assert dataset.stats().memory.kept == 0
+        assert int(batch["row"][0]) == row
+        dataset.close()

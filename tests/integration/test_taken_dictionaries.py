@@ -123,3 +123,10 @@ def test_a_file_that_changed_is_told(tmp_path):
         write(path, rows(seed=1))
         with pytest.raises(SourceChangedError):
             dataset.take([5])
+
+
+def test_a_closed_dataset_keeps_no_dictionaries(path):
+    with FastParquetDataset(path, columns=["word"], threads=1) as dataset:
+        dataset.take([5, 1999])
+        assert engine_of(dataset).counts()["dictionary_bytes"] > 0
+    assert engine_of(dataset).counts()["dictionary_bytes"] == 0

@@ -42,6 +42,12 @@ void RowSource::LimitKept(int64_t bytes) {
   kept_rows.Shrink();
 }
 
+void RowSource::DropKept() noexcept {
+  kept.Clear();
+  kept_rows.Clear();
+  dictionaries.Clear();
+}
+
 RowBits RowSource::Bits(int32_t file, int32_t row_group) const {
   const int64_t rows = files.spec(file).RowsOf(row_group);
   if (selections.empty()) return {nullptr, rows};

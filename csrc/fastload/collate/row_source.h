@@ -58,6 +58,8 @@ struct RowSource {
 
   // Lowers the most bytes that stay from one pass to the next.
   void LimitKept(int64_t bytes);
+  // Lets go of all that stays from one pass or take to the next.
+  void DropKept() noexcept;
 
   // Returns the selected rows of a row group.
   RowBits Bits(int32_t file, int32_t row_group) const;

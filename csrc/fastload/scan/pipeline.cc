@@ -329,6 +329,7 @@ void Pipeline::Close() noexcept {
   cpu_->Close();
   io_->Close();
   dataset_.files.CloseAll();
+  dataset_.DropKept();
   // The slabs of the process keep the memory for the next dataset.
   for (BlockPool* const pool : {&batches_, &staging_, &fetches_, &dataset_.page_blocks}) {
     pool->Drain();

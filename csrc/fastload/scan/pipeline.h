@@ -75,8 +75,8 @@ class Pipeline {
                                      std::span<const int64_t> indices,
                                      const ScanOptions& options);
 
-  // Ends all passes, joins the threads and closes the files. Delivered batches stay
-  // valid. Idempotent.
+  // Ends all passes, joins the threads, closes the files, and lets go of what stays in
+  // memory from one pass to the next. Delivered batches stay valid. Idempotent.
   void Close() noexcept;
 
   // Records from now on when each stage works: see SpanRecorder.

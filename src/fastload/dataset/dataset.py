@@ -769,7 +769,7 @@ class FastParquetDataset(Resumable[_Item_co]):
         warm(engines, options, self._resolved_rank(), progress, share, since_ns)
 
     def close(self) -> None:
-        """End the pass and the threads, and close the files. Idempotent.
+        """End the pass and the threads, close the files, and free the kept pages. Idempotent.
 
         Batches stay valid. If the iterator of the pass is asked for more, it raises RuntimeError.
         """

@@ -30,6 +30,14 @@ void KeptDictionaries::Keep(const Key& key, Dictionary dictionary) {
   }
 }
 
+void KeptDictionaries::Clear() noexcept {
+  Entries old;  // dies without the lock
+  std::lock_guard lock(mutex_);
+  by_key_.clear();
+  old.swap(entries_);
+  bytes_ = 0;
+}
+
 KeptDictionaries::Stats KeptDictionaries::stats() const {
   std::lock_guard lock(mutex_);
   return {.bytes = bytes_, .limit = limit_bytes_, .served = served_};

@@ -42,6 +42,8 @@ class KeptDictionaries {
   // Keeps the dictionary, and lets go of those that were asked for longest ago until all
   // fit. A dictionary larger than the limit is not kept.
   void Keep(const Key& key, Dictionary dictionary);
+  // Lets go of all dictionaries.
+  void Clear() noexcept;
 
   Stats stats() const;
 

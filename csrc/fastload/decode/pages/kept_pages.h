@@ -122,6 +122,9 @@ class KeptPages {
   // Lowers the limit, and lets go of the chunks that came last until the rest fits.
   void LowerLimit(int64_t limit_bytes);
 
+  // Lets go of all chunks.
+  void Clear() noexcept { chunks_.Clear(); }
+
   Stats stats() const;
 
   // Returns the memory of the pages, in which others may keep something beside pages.

@@ -69,6 +69,14 @@ class KeptTable {
     }
   }
 
+  // Lets go of all chunks.
+  void Clear() noexcept {
+    std::map<Key, Entry> all;  // dies without the lock
+    std::lock_guard lock(mutex_);
+    all.swap(entries_);
+    order_.clear();
+  }
+
  private:
   struct Entry {
     std::shared_ptr<const Chunk> chunk;  // null: is being recorded, or is refused

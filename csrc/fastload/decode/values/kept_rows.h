@@ -160,6 +160,9 @@ class KeptSelections {
   // Lets go of the chunks that came last until the memory is within its limit.
   void Shrink() { chunks_.Shrink(*memory_); }
 
+  // Lets go of all chunks.
+  void Clear() noexcept { chunks_.Clear(); }
+
   // Count, and return, how often kept rows were read.
   void CountServed() { served_ += 1; }
   int64_t served() const { return served_; }
