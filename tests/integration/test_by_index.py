@@ -5,6 +5,7 @@ import multiprocessing
 import operator
 import pickle
 import threading
+import tracemalloc
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +30,7 @@ from fastload import (
     NullValueError,
     kernel,
 )
+from fastload.dataset.lookup.take import checked_indices
 from fastload.testing import assert_same_batches
 from support.sample_files import sample_table, write_sample
 
@@ -85,6 +87,54 @@ def test_rows_that_do_not_exist(dataset, index):
         dataset.take(np.array([0, index]) if isinstance(index, int) else np.array([index]))
     with pytest.raises(IndexError):
         dataset.by_index()[index]
+
+
+@pytest.mark.parametrize(
+    "indices",
+    [
+        range(7),
+        range(990, ROWS),
+        range(-3, 3),
+        range(9, -9, -2),
+        range(5, 5),
+        range(7, 8, 10**30),
+        range(ROWS - 1, -ROWS - 1, -1),
+    ],
+)
+def test_a_range_is_the_list_of_its_numbers(indices):
+    expected = [n % ROWS for n in indices]
+    found = checked_indices(indices, ROWS)
+    assert found.dtype == np.int64
+    assert found.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("indices", "missing"),
+    [
+        (range(10**30), 10**30 - 1),
+        (range(-(10**12), 5), -(10**12)),
+        (range(ROWS + 1), ROWS),
+        (range(0, -ROWS - 2, -1), -ROWS - 1),
+    ],
+)
+def test_a_range_with_rows_that_do_not_exist_makes_no_list(dataset, indices, missing):
+    tracemalloc.start()
+    try:
+        with pytest.raises(IndexError, match=rf"got {missing}: the dataset has {ROWS} rows"):
+            dataset.take(indices)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_long_range_makes_no_object_for_each_number():
+    rows = 200_000
+    tracemalloc.start()
+    try:
+        checked_indices(range(rows), rows)
+        assert tracemalloc.get_traced_memory()[1] < 24 * rows
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("indices", [3, 3.5, [0.5], [True, False], [[1]], ["1"], None])

@@ -873,7 +873,7 @@ class FastParquetDataset(Resumable[_Item_co]):
         return steps - len(skipped_steps(self._options.skip_steps, 0, steps))
 
     def _rows_of(
-        self, position: Position, steps: Sequence[StepOfLeg], rank: int | None
+        self, position: Position, steps: Iterable[StepOfLeg], rank: int | None
     ) -> dict[str, NDArray[Any]]:
         shares = list(self._units.step_shares(position, steps, rank))
         return step_rows(shares, position, [(self._source, self._rows, self._units)])[0]

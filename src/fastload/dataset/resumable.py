@@ -21,7 +21,7 @@ from fastload.runtime.digest import digest
 from fastload.runtime.user_warnings import warn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
     from typing_extensions import Self
@@ -113,7 +113,7 @@ class Resumable(IterableDataset[_Item_co]):
 
     @abstractmethod
     def _rows_of(
-        self, position: Position, steps: Sequence[StepOfLeg], rank: int | None
+        self, position: Position, steps: Iterable[StepOfLeg], rank: int | None
     ) -> dict[str, NDArray[Any]]:
         """Return the rows of steps of an epoch, as `rows_of` does.
 
@@ -306,7 +306,8 @@ class Resumable(IterableDataset[_Item_co]):
             num_workers = position.progress[-1].workers if position.progress else 0
         world, legs = self._resolved_rank().world, position.progress
         steps = [step] if isinstance(step, int) else step
-        places = [step_of_leg(legs, world, num_workers, number) for number in steps]
+        # One by one: the first step that the epoch does not have ends a range that is too long.
+        places = (step_of_leg(legs, world, num_workers, number) for number in steps)
         return self._rows_of(position, places, rank)
 
     def close(self) -> None:

@@ -18,7 +18,7 @@ from fastload.plan.rank_split import Share
 from fastload.plan.read_plan import PADDING, share_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from fastload.plan.intervals import Int64s
     from fastload.plan.options import Options
@@ -117,7 +117,7 @@ def step_shares(
     total_rows: int,
     options: Options,
     seed: int,
-    steps: Sequence[StepOfLeg],
+    steps: Iterable[StepOfLeg],
     rank: int | None,
 ) -> Iterator[StepShare]:
     """Yield the rows of steps: step by step, in each step rank by rank.

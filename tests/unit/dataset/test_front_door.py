@@ -1,12 +1,14 @@
 """The first things that a new user tries: look at a dataset, at its rows, and at its errors."""
 
+import tracemalloc
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
 
 import fastload
-from fastload import Batch, Column, CorruptFileError, FastParquetDataset, Stack
+from fastload import Batch, Column, CorruptFileError, FastParquetDataset, Stack, mix
 from support.sample_files import write_files
 
 ROWS = 10
@@ -245,3 +247,19 @@ def test_columns_in_the_forms_that_users_write(path):
 def test_wrong_columns_are_refused_with_a_sentence(path, arguments, message):
     with pytest.raises((TypeError, ValueError, KeyError), match=message):
         FastParquetDataset(path, **arguments)
+
+
+def test_rows_of_ends_a_range_at_the_first_step_that_the_epoch_lacks(path):
+    """A range that is too long for memory takes no more of it than the steps of the epoch."""
+    with FastParquetDataset(path, columns=["id"], batch_size=4) as dataset:
+        mixed = mix({"all": FastParquetDataset(path, columns=["id"], batch_size=4)})
+        for one in (dataset, mixed):
+            steps = len(one)
+            tracemalloc.start()
+            with pytest.raises(
+                ValueError, match=f"{steps} steps, counted from 0, got step {steps}$"
+            ):
+                one.rows_of(range(10**5))
+            most = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+            assert most < 1 << 20

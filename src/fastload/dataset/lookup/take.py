@@ -111,7 +111,7 @@ def checked_indices(indices: Indices, rows: int) -> Int64s:
         TypeError: `indices` are not integers in one dimension.
         IndexError: a row does not exist.
     """
-    array = np.asarray(indices)
+    array = _array_of(indices, rows) if isinstance(indices, range) else np.asarray(indices)
     if not array.size and array.ndim == 1:
         return np.zeros(0, np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iu":
@@ -122,12 +122,30 @@ def checked_indices(indices: Indices, rows: int) -> Int64s:
         )
     missing = (array < -rows) | (array >= rows)
     if missing.any():
-        raise IndexError(
-            f"Expected rows in [-{rows}, {rows}), got {array[missing][0]}: the dataset has "
-            f"{rows} rows (num_rows)"
-        )
+        raise _missing(array[missing][0], rows)
     array = np.ascontiguousarray(array, np.int64)
     return np.where(array < 0, array + rows, array) if array.min() < 0 else array
+
+
+def _array_of(indices: range, rows: int) -> Int64s:
+    """Convert a range to an array, int64 (n,), without a Python object for each number.
+
+    Raises:
+        IndexError: a row does not exist. A range that is too long for memory has such rows.
+    """
+    if not indices:
+        return np.zeros(0, np.int64)
+    for end in (indices[0], indices[-1]):
+        if not -rows <= end < rows:
+            raise _missing(end, rows)
+    step = indices[1] - indices[0] if len(indices) > 1 else 1
+    return np.arange(len(indices), dtype=np.int64) * step + indices[0]
+
+
+def _missing(index: int, rows: int) -> IndexError:
+    return IndexError(
+        f"Expected rows in [-{rows}, {rows}), got {index}: the dataset has {rows} rows (num_rows)"
+    )
 
 
 def _way_out(indices: object, array: NDArray[Any]) -> str:

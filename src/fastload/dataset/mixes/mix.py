@@ -298,7 +298,7 @@ class MixedDataset(Resumable[Batch]):
         )
 
     def _rows_of(
-        self, position: Position, steps: Sequence[StepOfLeg], rank: int | None
+        self, position: Position, steps: Iterable[StepOfLeg], rank: int | None
     ) -> dict[str, NDArray[Any]]:
         mixture = self._mixture.at(position)
         shares = [

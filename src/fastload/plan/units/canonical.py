@@ -27,7 +27,7 @@ from fastload.plan.steps import step_of_leg
 from fastload.plan.units.units import RowUnits, Units
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from fastload.plan.options import Options
     from fastload.plan.permutation import Permute
@@ -163,7 +163,7 @@ class CanonicalUnits(Units):
         return super().steps_left(_of_all_ranks(at), replace(part, world=1))
 
     def step_shares(
-        self, at: Position, steps: Sequence[StepOfLeg], rank: int | None
+        self, at: Position, steps: Iterable[StepOfLeg], rank: int | None
     ) -> Iterator[StepShare]:
         """Yield the steps, with the slices of each rank."""
         for step in steps:

@@ -28,7 +28,7 @@ from fastload.plan.steps import step_shares
 from fastload.plan.units.lanes import in_lanes, shuffled_lanes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from fastload.plan.intervals import Int64s
     from fastload.plan.options import Options
@@ -122,7 +122,7 @@ class Units(ABC):
         return batches(total, every, at.progress, part.world, None, part.workers)
 
     def step_shares(
-        self, at: Position, steps: Sequence[StepOfLeg], rank: int | None
+        self, at: Position, steps: Iterable[StepOfLeg], rank: int | None
     ) -> Iterator[StepShare]:
         """Yield the units of steps; see `steps.step_shares`."""
         return step_shares(self.total(at), self.options, at.seed, steps, rank)
