@@ -3,6 +3,7 @@
 import copy
 import multiprocessing
 import operator
+import os
 import pickle
 import threading
 import tracemalloc
@@ -420,3 +421,18 @@ def test_rows_equal_those_of_the_table(dataset):
         want = table.slice(i, 1).to_pylist()[0]
         got = {n: v.item() if isinstance(v, torch.Tensor) else v for n, v in row.items()}
         assert got == want
+
+
+def test_a_take_larger_than_the_budget_is_no_copy(tmp_path):
+    """A copy would need the memory of the batch twice; the core frees it with the batch."""
+    numbers = np.random.default_rng(0).random(1_000_000)
+    pq.write_table(pa.table({"number": numbers}), tmp_path / "a.parquet", row_group_size=100_000)
+    asked = np.random.default_rng(1).permutation(len(numbers))
+    with FastParquetDataset(tmp_path, threads=1, memory_budget="4MiB") as dataset:
+        batch = dataset.take(asked)
+        pipeline = dataset._taker._made[os.getpid()].pipeline
+        assert pipeline.lent_bytes >= numbers.nbytes
+        assert (batch["number"].numpy() == numbers[asked]).all()
+        del batch
+        assert pipeline.lent_bytes == 0
+        assert sum(pipeline.memory[:3]) < 4 << 20

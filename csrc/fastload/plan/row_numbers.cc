@@ -40,14 +40,14 @@ Result<ReadPlan> RowNumbers::Plan(std::span<const int64_t> indices,
   const auto count = static_cast<int64_t>(indices.size());
   ReadPlan plan{.batch_rows = count, .rows = count};
   plan.by_takes = true;
-  // The rows in ascending order, and where each is asked for.
-  std::vector<std::pair<int64_t, uint32_t>> sorted(indices.size());
-  for (size_t i = 0; i < indices.size(); ++i) {
-    sorted[i] = {indices[i], static_cast<uint32_t>(i)};
-  }
   const bool ascending =
       std::ranges::adjacent_find(indices, std::greater_equal{}) == indices.end();
-  if (!ascending) std::ranges::sort(sorted);
+  // The rows in ascending order, and where each is asked for; empty if `indices` ascend.
+  std::vector<std::pair<int64_t, uint32_t>> sorted(ascending ? 0 : indices.size());
+  for (size_t i = 0; i < sorted.size(); ++i) {
+    sorted[i] = {indices[i], static_cast<uint32_t>(i)};
+  }
+  std::ranges::sort(sorted);
   plan.numbers.reserve(indices.size());
   std::vector<uint32_t> row_at(ascending ? 0 : indices.size());
   size_t group = 0;
@@ -55,7 +55,8 @@ Result<ReadPlan> RowNumbers::Plan(std::span<const int64_t> indices,
   SelectedRows walk(RowBits{});
   bool walks = false;
   int64_t walked = 0;  // selected rows that `walk` has skipped
-  for (const auto& [index, position] : sorted) {
+  for (size_t i = 0; i < indices.size(); ++i) {
+    const int64_t index = ascending ? indices[i] : sorted[i].first;
     if (index != last) {
       if (plan.pieces.empty() || index >= starts_[group + 1]) {
         // Row groups without rows have the start of the next one.
@@ -81,12 +82,18 @@ Result<ReadPlan> RowNumbers::Plan(std::span<const int64_t> indices,
       ++plan.pieces.back().stop;
       last = index;
     }
-    if (!ascending) row_at[position] = static_cast<uint32_t>(plan.numbers.size()) - 1;
+    if (!ascending) {
+      row_at[sorted[i].second] = static_cast<uint32_t>(plan.numbers.size()) - 1;
+    }
   }
   plan.shuffled = !ascending;
   if (ascending) {
     plan.takes.push_back({0, count});
   } else {
+    decltype(sorted)().swap(sorted);  // frees its memory: there may be as many takes
+    size_t runs = 1;
+    for (size_t i = 1; i < row_at.size(); ++i) runs += row_at[i] != row_at[i - 1] + 1;
+    plan.takes.reserve(runs);
     for (const uint32_t row : row_at) {
       if (plan.takes.empty() || plan.takes.back().stop != row) {
         plan.takes.push_back({row, row});

@@ -282,7 +282,10 @@ class Engine:
             hole_bytes=self._hole_bytes,
             kernel_keys=[step_key(0, 0, one.step) for one in self._kernels],
         )
-        return self.batch_of(lent, None)[0]
+        # A copy of a large batch would take as much memory again, and make no room in the pool.
+        start, stop = lent.extent
+        copies = stop - start <= self.lend_bytes
+        return self.batch_of(lent, None, copies=copies)[0]
 
     def next_of(self, scan: core.Scan) -> core.LentBatch | None:
         """Return the next batch of a scan, or None at the end of the scan."""
@@ -293,6 +296,8 @@ class Engine:
         lent: core.LentBatch,
         position: object,
         tensors: list[torch.Tensor | None] | None = None,
+        *,
+        copies: bool = True,
     ) -> tuple[Batch, bool]:
         """Return the tensors of a batch, and True if the tensors are copies.
 
@@ -306,6 +311,7 @@ class Engine:
             tensors: an empty list, which gets the tensor that holds the batch if `allocate` made
                 one; or the list of a call for the same batch that was interrupted. None = no call
                 follows one that was interrupted.
+            copies: the tensors may be copies.
 
         Raises:
             Exception: the error of a kernel on this batch.
@@ -326,7 +332,7 @@ class Engine:
             self._sender.mark(batch)
             self._sender.core.report(self.pipeline.memory)
             return batch, False
-        if lent_bytes <= self.lend_bytes:
+        if lent_bytes <= self.lend_bytes or not copies:
             return batch, False
         return batch.clone(), True
 

@@ -139,7 +139,7 @@ def _array_of(indices: range, rows: int) -> Int64s:
         if not -rows <= end < rows:
             raise _missing(end, rows)
     step = indices[1] - indices[0] if len(indices) > 1 else 1
-    return np.arange(len(indices), dtype=np.int64) * step + indices[0]
+    return np.arange(indices[0], indices[-1] + (1 if step > 0 else -1), step, dtype=np.int64)
 
 
 def _missing(index: int, rows: int) -> IndexError:
