@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -244,11 +245,14 @@ py::array_t<uint32_t> SplitWindowArray(const Array<uint32_t>& rows,
   return SegmentsArray(packed);
 }
 
+// fastload.plan.units.windows.WindowRows: lengths, edges, first, stop, keys, unit keys.
+using WindowRows =
+    std::tuple<Array<uint32_t>, Array<int64_t>, int64_t, int64_t,
+               std::optional<Array<uint64_t>>, std::optional<Array<uint64_t>>>;
+
 // Returns the documents of windows; throws if they don't belong together.
-DocumentWindows WindowsOf(const Array<uint32_t>& kept, const Array<uint32_t>& lengths,
-                          const Array<int64_t>& edges, int64_t first, int64_t stop,
-                          const std::optional<Array<uint64_t>>& keys,
-                          const std::optional<Array<uint64_t>>& unit_keys) {
+DocumentWindows WindowsOf(const WindowRows& rows, const Array<uint32_t>& kept) {
+  const auto& [lengths, edges, first, stop, keys, unit_keys] = rows;
   const std::span<const int64_t> windows = SpanOf(edges);
   if (windows.empty() || windows.front() != 0 || windows.back() != lengths.size() ||
       kept.size() != lengths.size() || lengths.size() > UINT32_MAX ||
@@ -276,18 +280,14 @@ auto ArrayOf(const Numbers& numbers) {
       static_cast<py::ssize_t>(numbers.size()), numbers.data());
 }
 
-py::tuple BatchWindowsArrays(const Array<uint32_t>& lengths, const Array<int64_t>& edges,
-                             int64_t first, int64_t stop, int64_t tokens, bool padded,
-                             std::optional<int64_t> max_rows,
-                             const std::optional<Array<uint64_t>>& keys,
-                             const std::optional<Array<uint64_t>>& unit_keys) {
+py::tuple BatchWindowsArrays(const WindowRows& rows, int64_t tokens, bool padded,
+                             std::optional<int64_t> max_rows) {
   const TokenLimits limits{tokens, padded, max_rows.value_or(INT64_MAX)};
   if (limits.tokens < 1 || limits.max_rows < 1) {
     throw py::value_error("Expected limits of at least 1, got " +
                           std::to_string(std::min(limits.tokens, limits.max_rows)));
   }
-  const DocumentWindows documents =
-      WindowsOf(lengths, lengths, edges, first, stop, keys, unit_keys);
+  const DocumentWindows documents = WindowsOf(rows, std::get<0>(rows));
   TokenBatches batches;
   {
     py::gil_scoped_release release;
@@ -296,13 +296,10 @@ py::tuple BatchWindowsArrays(const Array<uint32_t>& lengths, const Array<int64_t
   return py::make_tuple(ArrayOf(batches.orders), ArrayOf(batches.sizes));
 }
 
-py::tuple PackWindowsArrays(const Array<uint32_t>& kept, const Array<uint32_t>& lengths,
-                            const Array<int64_t>& edges, int64_t first, int64_t stop,
-                            uint32_t length, const std::optional<Array<uint64_t>>& keys,
-                            const std::optional<Array<uint64_t>>& unit_keys) {
+py::tuple PackWindowsArrays(const WindowRows& rows, const Array<uint32_t>& kept,
+                            uint32_t length) {
   if (length == 0) throw py::value_error("Expected a length of at least 1, got 0");
-  const DocumentWindows documents =
-      WindowsOf(kept, lengths, edges, first, stop, keys, unit_keys);
+  const DocumentWindows documents = WindowsOf(rows, kept);
   std::shared_ptr<const PackedWindows> packed;
   {
     py::gil_scoped_release release;
@@ -335,16 +332,14 @@ void RegisterReadPlan(py::module_& m) {
         py::arg("scale"), py::arg("key"),
         "Returns the copies of each row, uint16, and the sum of each row group, int64,\n"
         "equal to fastload.plan.units.weighted.draw_copies.");
-  m.def("pack_windows", &PackWindowsArrays, py::arg("kept"), py::arg("lengths"),
-        py::arg("edges"), py::arg("first"), py::arg("stop"), py::arg("length"),
-        py::arg("keys"), py::arg("unit_keys"),
+  m.def("pack_windows", &PackWindowsArrays, py::arg("rows"), py::arg("kept"),
+        py::arg("length"),
         "Returns the segments of the packed rows of windows, the edges of the rows, and\n"
         "the edges of the windows among the rows: see PackWindows in\n"
         "fastload.plan.units.packing.");
   m.def(
-      "batch_windows", &BatchWindowsArrays, py::arg("lengths"), py::arg("edges"),
-      py::arg("first"), py::arg("stop"), py::arg("tokens"), py::arg("padded"),
-      py::arg("max_rows"), py::arg("keys"), py::arg("unit_keys"),
+      "batch_windows", &BatchWindowsArrays, py::arg("rows"), py::arg("tokens"),
+      py::arg("padded"), py::arg("max_rows"),
       "Returns the rows of windows in the order of padded batches, and the rows of each\n"
       "batch: see BatchWindows in fastload.plan.units.by_tokens.");
   m.def("split_window", &SplitWindowArray, py::arg("rows"), py::arg("kept"),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from fastload.plan.intervals import Int64s
     from fastload.plan.units.packing import Segments
+    from fastload.plan.units.windows import WindowRows
 
 
 def documents(
@@ -62,24 +63,17 @@ def best_fit(lengths: NDArray[np.uint32], capacity: int) -> NDArray[np.int32]:
     return bins
 
 
-def pack_windows(
-    kept: NDArray[np.uint32],
-    lengths: NDArray[np.uint32],
-    edges: Int64s,
-    first: int,
-    stop: int,
-    length: int,
-    keys: NDArray[np.uint64] | None,
-    unit_keys: NDArray[np.uint64] | None,
-) -> PackedWindows:
+def pack_windows(rows: WindowRows, kept: NDArray[np.uint32], length: int) -> PackedWindows:
     """Pack the documents of windows; arguments and result as for `PackWindows`."""
+    lengths, edges, first, stop, keys, unit_keys = rows
     segments, row_edges, counts = [np.zeros((0, 4), np.uint32)], [np.zeros(0, np.int64)], []
     for window, (start, end) in enumerate(itertools.pairwise(edges.tolist())):
         count = end - start
         order = np.arange(count) if keys is None else permutation(count, int(keys[window]))
-        rows = order[max(0, first - start) : max(0, stop - start)].astype(np.uint32)
+        packed_rows = order[max(0, first - start) : max(0, stop - start)].astype(np.uint32)
         key = None if unit_keys is None else int(unit_keys[window])
-        packed, edges_of_rows = pack_window(rows, kept[start:end], lengths[start:end], length, key)
+        documents_of_window = packed_rows, kept[start:end], lengths[start:end]
+        packed, edges_of_rows = pack_window(*documents_of_window, length, key)
         segments.append(packed)
         row_edges.append(np.diff(edges_of_rows))
         counts.append(len(edges_of_rows) - 1)

@@ -14,35 +14,29 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fastload.plan.intervals import Int64s
+    from fastload.plan.units.windows import WindowRows
 
 
 def batch_windows(
-    lengths: NDArray[np.uint32],
-    edges: Int64s,
-    first: int,
-    stop: int,
-    tokens: int,
-    padded: bool,
-    max_rows: int | None,
-    keys: NDArray[np.uint64] | None,
-    unit_keys: NDArray[np.uint64] | None,
+    rows: WindowRows, tokens: int, padded: bool, max_rows: int | None
 ) -> BatchedWindows:
     """Form batches of the rows of windows; arguments and result as for `BatchWindows`."""
+    lengths, edges, first, stop, keys, unit_keys = rows
     orders, sizes = [np.zeros(0, np.uint32)], [np.zeros(0, np.int64)]
     for window, (start, end) in enumerate(itertools.pairwise(edges.tolist())):
         count = end - start
         order = np.arange(count) if keys is None else permutation(count, int(keys[window]))
-        rows = order[max(0, first - start) : max(0, stop - start)]
-        of_rows, most = lengths[start:end][rows], max_rows or count
+        own = order[max(0, first - start) : max(0, stop - start)]
+        of_rows, most = lengths[start:end][own], max_rows or count
         if not padded:
             sizes.append(_sizes(of_rows, tokens, most))
             continue
         key = None if unit_keys is None else int(unit_keys[window])
         batched, of_window = _padded(of_rows, tokens, most, key)
         # Rows outside the epoch keep their positions before and after the others.
-        rest = np.setdiff1d(np.arange(count), rows)
+        rest = np.setdiff1d(np.arange(count), own)
         before = min(len(rest), max(0, first - start))
-        orders += [rest[:before], rows[batched], rest[before:]]
+        orders += [rest[:before], own[batched], rest[before:]]
         sizes.append(of_window)
     return BatchedWindows(np.concatenate(orders).astype(np.uint32), np.concatenate(sizes))
 

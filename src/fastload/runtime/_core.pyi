@@ -12,6 +12,9 @@ from fastload.plan.intervals import Int64s
 _File: TypeAlias = tuple[bytes, int, int, Footer]  # path, mtime_ns, inode, footer
 _Selection: TypeAlias = tuple[NDArray[np.uint8], Sequence[int]]  # bits, offsets by row group
 _Bytes: TypeAlias = bytes  # ColumnSpec has an argument of that name
+_Keys: TypeAlias = NDArray[np.uint64] | None
+# fastload.plan.units.windows.WindowRows
+_WindowRows: TypeAlias = tuple[NDArray[np.uint32], Int64s, int, int, _Keys, _Keys]
 
 class _ExportsSchema(Protocol):
     def __arrow_c_schema__(self) -> CapsuleType: ...
@@ -198,25 +201,10 @@ class ReadPlan:
 
 def permutation(rows: int, key: int) -> NDArray[np.uint32]: ...
 def pack_windows(
-    kept: NDArray[np.uint32],
-    lengths: NDArray[np.uint32],
-    edges: Int64s,
-    first: int,
-    stop: int,
-    length: int,
-    keys: NDArray[np.uint64] | None,
-    unit_keys: NDArray[np.uint64] | None,
+    rows: _WindowRows, kept: NDArray[np.uint32], length: int
 ) -> tuple[NDArray[np.uint32], Int64s, Int64s]: ...
 def batch_windows(
-    lengths: NDArray[np.uint32],
-    edges: Int64s,
-    first: int,
-    stop: int,
-    tokens: int,
-    padded: bool,
-    max_rows: int | None,
-    keys: NDArray[np.uint64] | None,
-    unit_keys: NDArray[np.uint64] | None,
+    rows: _WindowRows, tokens: int, padded: bool, max_rows: int | None
 ) -> tuple[NDArray[np.uint32], Int64s]: ...
 def split_window(
     rows: NDArray[np.uint32],

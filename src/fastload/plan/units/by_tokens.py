@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fastload.plan.permutation import Permute
     from fastload.plan.position import Position
     from fastload.plan.rank_split import Share
-    from fastload.plan.units.windows import Background
+    from fastload.plan.units.windows import Background, WindowRows
 
 __all__ = ["TokenUnits", "Tokens"]
 
@@ -54,35 +54,21 @@ class BatchWindows(Protocol):
     """A function that forms batches of the rows of successive windows."""
 
     def __call__(
-        self,
-        lengths: NDArray[np.uint32],
-        edges: Int64s,
-        first: int,
-        stop: int,
-        tokens: int,
-        padded: bool,
-        max_rows: int | None,
-        keys: NDArray[np.uint64] | None,
-        unit_keys: NDArray[np.uint64] | None,
+        self, rows: WindowRows, tokens: int, padded: bool, max_rows: int | None
     ) -> tuple[NDArray[np.uint32], Int64s]:
         """Form the batches of each window by itself.
 
         Without padding, a batch takes rows in the window's order as long as their tokens fit. With
         padding, batches are formed from the longest rows to the shortest, equal ones in their
-        order; within a batch, rows come in the window's order.
+        order; within a batch, rows come in the window's order. Rows that the epoch does not deliver
+        keep their places before and after the others. Without keys of the units, padded batches
+        come in the order of their first rows.
 
         Args:
-            lengths: tokens of each row of the windows, (n,).
-            edges: edges of the windows among the rows, (windows + 1,), from 0 to n.
-            first: rows of a window's order before this place are in no batch, counted from the
-                first window. With padding they keep their places before the others.
-            stop: rows of a window's order from this place on are in no batch.
+            rows: the rows of the windows.
             tokens: as in `Tokens`.
             padded: as in `Tokens`.
             max_rows: as in `Tokens`.
-            keys: key of the permutation of the rows of each window; None = rows come in order.
-            unit_keys: key of the permutation of the padded batches of each window; None = they
-                come in the order of their first rows.
 
         Returns:
             The attributes of BatchedWindows.
@@ -160,17 +146,7 @@ class TokenUnits(UnitsOfWindows[BatchedWindows]):
     def _form(self, windows: Windows, start: int, stop: int) -> BatchedWindows:
         """Form the batches of the windows [start, stop)."""
         rows, limits = windows.rows_of(start, stop), self._limits
-        batched = self._batch_windows(
-            rows.lengths,
-            rows.edges,
-            rows.first,
-            rows.stop,
-            limits.tokens,
-            limits.padded,
-            limits.max_rows,
-            rows.keys,
-            rows.unit_keys,
-        )
+        batched = self._batch_windows(rows, limits.tokens, limits.padded, limits.max_rows)
         return BatchedWindows(*batched)
 
     def _order(self, windows: Windows, window: int) -> NDArray[np.uint32]:

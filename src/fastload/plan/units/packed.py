@@ -205,17 +205,8 @@ class PackedUnits(UnitsOfWindows[PackedWindows]):
     def _form(self, windows: Windows, start: int, stop: int) -> PackedWindows:
         """Pack the windows [start, stop)."""
         rows = windows.rows_of(start, stop)
-        packed = self._packer.pack_windows(
-            self._packing.kept(rows.lengths),
-            rows.lengths,
-            rows.edges,
-            rows.first,
-            rows.stop,
-            self._packing.length,
-            rows.keys,
-            rows.unit_keys,
-        )
-        return PackedWindows(*packed)
+        kept = self._packing.kept(rows.lengths)
+        return PackedWindows(*self._packer.pack_windows(rows, kept, self._packing.length))
 
     def _edges(self, windows: Windows) -> Int64s:
         """Return the packed rows before each window, or with fit="split" the tokens."""

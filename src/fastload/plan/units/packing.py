@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from fastload.plan.intervals import Int64s
+    from fastload.plan.units.windows import WindowRows
 
 __all__ = ["PackedWindows", "Packer", "Packing", "Segments"]
 
@@ -40,15 +41,7 @@ class PackWindows(Protocol):
     """A function that packs the documents of successive windows by best fit."""
 
     def __call__(
-        self,
-        kept: NDArray[np.uint32],
-        lengths: NDArray[np.uint32],
-        edges: Int64s,
-        first: int,
-        stop: int,
-        length: int,
-        keys: NDArray[np.uint64] | None,
-        unit_keys: NDArray[np.uint64] | None,
+        self, rows: WindowRows, kept: NDArray[np.uint32], length: int
     ) -> tuple[Segments, Int64s, Int64s]:
         """Pack the documents of each window by itself.
 
@@ -57,17 +50,12 @@ class PackWindows(Protocol):
         packed row with the least room that suffices, of equal ones to the latest that came to this
         room; if no packed row has room, to a new one.
 
+        Without keys of the units, packed rows come in the order of their first documents.
+
         Args:
+            rows: the rows of the windows.
             kept: tokens of each row of the windows that are packed, (n,).
-            lengths: tokens of each row of the windows, (n,).
-            edges: edges of the windows among the rows, (windows + 1,), from 0 to n.
-            first: rows of a window's order before this place are left out, counted from the first
-                window.
-            stop: rows of a window's order from this place on are left out.
             length: tokens of a packed row.
-            keys: key of the permutation of the rows of each window; None = rows come in order.
-            unit_keys: key of the permutation of the packed rows of each window; None = packed rows
-                come in the order of their first documents.
 
         Returns:
             The attributes of PackedWindows.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from fastload.plan.position import Position
     from fastload.plan.sequence import RowGroups
 
-__all__ = ["Background", "Lengths", "UnitsOfWindows", "Windows"]
+__all__ = ["Background", "Lengths", "UnitsOfWindows", "WindowRows", "Windows"]
 
 # Third part, after seed and epoch, of the names of the random streams that order the units of a
 # window.
@@ -79,8 +79,9 @@ class WindowRows(NamedTuple):
     Attributes:
         lengths: lengths of the rows' lists, (n,).
         edges: edges of the windows among the rows, (windows + 1,), from 0 to n.
-        first: number of the first row that the epoch delivers.
-        stop: number of the row after the last one that the epoch delivers.
+        first: the epoch delivers no rows before this place of the windows' orders, counted from
+            the first window.
+        stop: the epoch delivers no rows from this place of the windows' orders on.
         keys: keys of the orders of the windows' rows, (windows,), or None.
         unit_keys: keys of the orders of the windows' units, (windows,), or None.
     """

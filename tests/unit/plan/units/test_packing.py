@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from fastload.plan.permutation import permutation
 from fastload.plan.read_plan import PADDING
 from fastload.plan.units.packing import Packing
+from fastload.plan.units.windows import WindowRows
 from fastload.runtime.native import core
 from support.packing import best_fit, documents, pack_window, pack_windows, split_window
 
@@ -21,8 +22,8 @@ def numbers(values):
 def pack(pack_windows, lengths, capacity):
     """The packed rows of documents in order, which are one window."""
     n = len(lengths)
-    edges = np.array([0, n])
-    return pack_windows(numbers(lengths), numbers(lengths), edges, 0, n, capacity, None, None)
+    rows = WindowRows(numbers(lengths), np.array([0, n]), 0, n, None, None)
+    return pack_windows(rows, rows.lengths, capacity)
 
 
 def assert_core_fits(lengths, capacity):
@@ -164,9 +165,8 @@ def test_rows_of_best_fit_are_those_of_the_definition(case, shuffled):
     assert len(want) == len(edges) - 1
     whole = np.array([0, len(lengths)])
     unit_keys = np.array([7], np.uint64) if shuffled else None
-    of_core = core.pack_windows(
-        kept, numbers(lengths), whole, 0, len(lengths), length, None, unit_keys
-    )
+    window = WindowRows(numbers(lengths), whole, 0, len(lengths), None, unit_keys)
+    of_core = core.pack_windows(window, kept, length)
     assert np.array_equal(of_core[0], segments)
     assert np.array_equal(of_core[1], edges)
     assert of_core[2].tolist() == [0, len(want)]
@@ -219,8 +219,8 @@ def test_the_core_packs_windows_as_the_definition_does(case, sizes, shuffled, da
     stop = data.draw(st.integers(first, rows + 5))
     keys = np.arange(len(sizes), dtype=np.uint64)
     both = (keys, keys + np.uint64(99)) if shuffled else (None, None)
-    kept = packing.kept(all_lengths)
-    arguments = (kept, all_lengths, edges, first, stop, packing.length, *both)
+    windows = WindowRows(all_lengths, edges, first, stop, *both)
+    arguments = windows, packing.kept(all_lengths), packing.length
     plain, of_core = pack_windows(*arguments), core.pack_windows(*arguments)
     assert all(np.array_equal(a, b) for a, b in zip(plain, of_core, strict=True))
 
@@ -232,7 +232,7 @@ def test_the_core_packs_many_documents_as_the_definition_does(length):
     edges = np.array([0, 1000, 3000])
     keys = np.array([5, 2**63 + 7], np.uint64)
     for both in ((None, None), (keys, keys + np.uint64(6))):
-        arguments = (lengths, lengths, edges, 10, 2500, length, *both)
+        arguments = WindowRows(lengths, edges, 10, 2500, *both), lengths, length
         plain, of_core = pack_windows(*arguments), core.pack_windows(*arguments)
         assert all(np.array_equal(a, b) for a, b in zip(plain, of_core, strict=True))
 
@@ -243,8 +243,9 @@ def test_the_core_packs_many_documents_as_the_definition_does(length):
 def test_the_core_refuses_windows_without_lengths_or_keys(edges, keys):
     keys = keys and np.arange(keys, dtype=np.uint64)
     lengths = numbers([1, 2, 3])
+    windows = WindowRows(lengths, np.array(edges, np.int64), 0, 3, keys, None)
     with pytest.raises(ValueError, match="Expected"):
-        core.pack_windows(lengths, lengths, np.array(edges, np.int64), 0, 3, 5, keys, None)
+        core.pack_windows(windows, lengths, 5)
 
 
 @pytest.mark.parametrize("rows", [[0, 3], [2**32 - 1]])

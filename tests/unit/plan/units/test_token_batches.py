@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fastload.plan.units.windows import WindowRows
 from fastload.runtime.native import core
 from support.token_batches import batch_windows
 
@@ -35,7 +36,8 @@ def test_the_core_batches_as_the_definition(
     stop = data.draw(st.integers(first, rows + 5))
     keys = np.arange(len(windows), dtype=np.uint64)
     both = (keys, keys + np.uint64(99)) if shuffled else (None, None)
-    assert_core_batches(all_lengths, edges, first, stop, tokens, padded, max_rows, *both)
+    rows_of_windows = WindowRows(all_lengths, edges, first, stop, *both)
+    assert_core_batches(rows_of_windows, tokens, padded, max_rows)
 
 
 @pytest.mark.parametrize("padded", [False, True])
@@ -46,11 +48,12 @@ def test_the_core_batches_many_rows_as_the_definition(padded, tokens):
     edges = np.array([0, 10_000, 30_000])
     keys = np.array([5, 2**63 + 7], np.uint64)
     for both in ((None, None), (keys, keys + np.uint64(6))):
-        assert_core_batches(lengths, edges, 10, 25_000, tokens, padded, None, *both)
+        rows = WindowRows(lengths, edges, 10, 25_000, *both)
+        assert_core_batches(rows, tokens, padded, None)
 
 
 @pytest.mark.parametrize(("tokens", "max_rows"), [(0, None), (5, 0)])
 def test_the_core_refuses_limits_below_one(tokens, max_rows):
-    lengths, edges = np.array([1, 2], np.uint32), np.array([0, 2])
+    rows = WindowRows(np.array([1, 2], np.uint32), np.array([0, 2]), 0, 2, None, None)
     with pytest.raises(ValueError, match="Expected limits of at least 1"):
-        core.batch_windows(lengths, edges, 0, 2, tokens, False, max_rows, None, None)
+        core.batch_windows(rows, tokens, False, max_rows)
