@@ -31,7 +31,8 @@ import torch
 from support.packers import PEERS, numpy_best_fit, numpy_stream
 
 from fastload import FastParquetDataset, Pack, TokenBudget
-from fastload.plan.position import Position, WorkerSlot
+from fastload.plan.position import Position
+from fastload.plan.progress import WorkerSlot
 from fastload.rows.values.tokens import token_units
 from fastload.runtime.cores import available_cores
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastload import FastParquetDataset
-from fastload.plan.progress import Leg
+from fastload.plan.progress import Leg, WorkerSlot
 from fastload.plan.read_plan import read_plan
 from support.own_process import in_its_own_process
 
@@ -62,7 +62,7 @@ def planned_groups(path, options, progress=()):
             dataset._options,
             0,
             progress,
-            rank[1],
+            WorkerSlot(rank[1]),
             rank[0],
             stripe_rows=options["batch_size"],
         ).pieces

@@ -10,6 +10,7 @@ from drawing import ADDED, FILTERS, describe, values_of
 
 from fastload import Column
 from fastload.plan.options import Options
+from fastload.plan.progress import WorkerSlot
 from fastload.plan.read_plan import read_plan
 from fastload.plan.sequence import RowGroups
 from fastload.rows.predicate import parse_split
@@ -100,7 +101,7 @@ class Oracle:
         parts = []
         for worker in range(count):
             plan = read_plan(
-                self.groups, self.options, epoch, progress, world, rank, count, worker,
+                self.groups, self.options, epoch, progress, WorkerSlot(world, count, worker), rank,
                 stripe_rows=4 * size,
             )  # fmt: skip
             ids = self.ids(rows_of(plan))

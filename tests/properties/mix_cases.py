@@ -9,7 +9,7 @@ from fastload.plan.mix.mix_plan import mix_batches, mix_plan
 from fastload.plan.mix.mixture import Mixture, SourceUnits
 from fastload.plan.options import Options
 from fastload.plan.permutation import permutation
-from fastload.plan.progress import advance
+from fastload.plan.progress import WorkerSlot, advance
 from fastload.plan.sequence import RowGroups
 from fastload.plan.units.by_tokens import Tokens, TokenUnits
 from fastload.plan.units.canonical import CanonicalUnits
@@ -106,7 +106,7 @@ def queue_of(mixture, plan, number):
 def in_turn(mixture, progress, world, rank, workers):
     """A rank's batches in the order in which a DataLoader asks its workers for them."""
     plans = [
-        mix_plan(mixture, 7, progress, world, rank, workers, worker)
+        mix_plan(mixture, 7, progress, WorkerSlot(world, workers, worker), rank)
         for worker in range(max(1, workers))
     ]
     rounds = itertools.zip_longest(*(batches_of(mixture, plan) for plan in plans))

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from fastload.plan.options import Options
-from fastload.plan.progress import Leg, batches
+from fastload.plan.progress import Leg, WorkerSlot, batches
 from fastload.plan.read_plan import read_plan
 from fastload.plan.sequence import RowGroups
 from support.plan_definition import epoch_rows, rows_of
@@ -31,10 +31,8 @@ class Case:
             self.options,
             self.epoch,
             progress,
-            world,
+            WorkerSlot(world, workers, worker),
             rank,
-            workers,
-            worker,
             stripe_rows=self.stripe_batches * self.options.batch_size,
             ramp=self.ramp,
             skip_batches=skip_batches,

@@ -13,6 +13,7 @@ from spec_cases import outputs_of
 
 from fastload import FastParquetDataset
 from fastload.plan.options import Options
+from fastload.plan.progress import WorkerSlot
 from fastload.plan.read_plan import read_plan
 from fastload.testing import assert_same_batches, assert_same_rows
 from support.plan_definition import epoch_rows, rows_of
@@ -47,7 +48,7 @@ def planned_rows(tables, reading, epoch):
         options_of(reading),
         epoch,
         (),
-        reading["world_size"],
+        WorkerSlot(reading["world_size"]),
         reading["rank"],
         stripe_rows=reading["batch_size"],
     )

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mix_cases import in_turn, legs, mixtures, run, shapes
 
 from fastload.plan.mix.mix_plan import mix_batches, mix_plan, mix_step
-from fastload.plan.progress import Leg, advance, steps_of
+from fastload.plan.progress import Leg, WorkerSlot, advance, steps_of
 from fastload.plan.skipped_steps import steps_over
 from fastload.plan.steps import step_of_leg
 
@@ -35,11 +35,13 @@ def test_steps_do_not_depend_on_ranks(mixture, legs, last_workers, skipped):
         for rank in range(world):
             assert in_turn(mixture, progress, world, rank, workers) == whole
             each = SLICES // world
-            plan = mix_plan(mixture, 7, progress, world, rank, workers, max(0, workers - 1))
+            plan = mix_plan(
+                mixture, 7, progress, WorkerSlot(world, workers, max(0, workers - 1)), rank
+            )
             for number in range(len(mixture.sources)):
                 for own in plan.shares(number):
                     assert own.share.slices == range(rank * each, (rank + 1) * each)
-        plan = mix_plan(mixture, 7, progress, world, 0, workers)
+        plan = mix_plan(mixture, 7, progress, WorkerSlot(world, workers), 0)
         steps = min(steps, len(whole))
         found += whole[:steps]
         over = steps_over(plan.skipped, steps)
@@ -64,7 +66,7 @@ def test_a_world_that_does_not_divide_the_slices_is_refused(mixture):
     with pytest.raises(ValueError, match="divides canonical_ranks=12, got 5"):
         mix_batches(mixture, 7, (), 5)
     with pytest.raises(ValueError, match="divides canonical_ranks=12, got 5"):
-        mix_plan(mixture, 7, (), 5, 0)
+        mix_plan(mixture, 7, (), WorkerSlot(5), 0)
 
 
 @thorough
@@ -87,7 +89,7 @@ def test_steps_that_are_left_have_their_rows(mixture, legs, shape, skipped, stop
     # The states after some of these steps go on with the next step.
     for number in (stop, again):
         number %= len(ranks[0]) + 1
-        plan = mix_plan(without, 7, progress, world, 0, workers)
+        plan = mix_plan(without, 7, progress, WorkerSlot(world, workers), 0)
         progress = advance(progress, world, workers, steps_over(plan.skipped, number))
         ranks = [left[number:] for left in ranks]
         for rank, left in enumerate(ranks):
@@ -103,11 +105,12 @@ def test_workers_resume_on_their_own(mixture, shape, skipped, stop, taken):
     mixture = dataclasses.replace(mixture, skip_steps=tuple(sorted(skipped)))
     world, workers = shape
     left = mix_batches(mixture, 7, (), world)
-    whole = mix_plan(mixture, 7, (), world, 0, workers)
+    whole = mix_plan(mixture, 7, (), WorkerSlot(world, workers), 0)
     progress = advance((), world, workers, steps_over(whole.skipped, stop % (left + 1)))
     for worker in range(max(1, workers)):
-        plan = mix_plan(mixture, 7, progress, world, 0, workers, worker)
-        rest = mix_plan(mixture, 7, progress, world, 0, workers, worker, skip_batches=taken)
+        part = WorkerSlot(world, workers, worker)
+        plan = mix_plan(mixture, 7, progress, part, 0)
+        rest = mix_plan(mixture, 7, progress, part, 0, skip_batches=taken)
         assert rest.order.tolist() == plan.order.tolist()[taken:]
         for number in range(len(mixture.sources)):
             drawn = int((plan.order[:taken] == number).sum())

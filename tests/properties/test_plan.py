@@ -21,8 +21,8 @@ from plan_cases import (
     worlds,
 )
 
-from fastload.plan.position import Position, WorkerSlot
-from fastload.plan.progress import advance, remaining_rows
+from fastload.plan.position import Position
+from fastload.plan.progress import WorkerSlot, advance, remaining_rows
 from fastload.plan.units.units import RowUnits
 from support.plan_definition import rows_of
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from plan_cases import Case, cases, legs, progress_of, worlds
 
 from fastload.plan.options import Options
-from fastload.plan.progress import turn
+from fastload.plan.progress import WorkerSlot, turn
 from fastload.plan.sequence import RowGroups
 from fastload.plan.substitution import NothingReadableError, Substitution
 from support.plan_definition import rows_of
@@ -78,8 +78,7 @@ def rows_of_rank(case, progress, world, rank, workers):
 
 def share_of(case, progress, world, rank, workers, worker):
     total = case.row_groups.total_rows
-    shape = (world, rank, workers, worker)
-    here = turn(total, case.options, progress, *shape, 0)
+    here = turn(total, case.options, progress, WorkerSlot(world, workers, worker), rank, 0)
 
     def plan_of(number):
         return case.plan(here.before, world, rank, workers, number)

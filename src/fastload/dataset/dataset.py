@@ -83,7 +83,7 @@ if TYPE_CHECKING:
     from fastload.dataset.lookup.take import Indices
     from fastload.engine.engine import Engine
     from fastload.plan.intervals import Int64s
-    from fastload.plan.position import WorkerSlot
+    from fastload.plan.progress import WorkerSlot
     from fastload.plan.steps import StepOfLeg
     from fastload.plan.units.units import Units
     from fastload.rows.predicate import Filters, SplitArgument

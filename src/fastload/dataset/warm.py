@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from fastload.engine.cache.arrow_format import UncacheableError
 from fastload.errors import CacheError, CorruptFileError
+from fastload.plan.progress import WorkerSlot
 from fastload.plan.read_plan import ReadPlan, read_plan
 from fastload.runtime.progress import showing
 
@@ -158,14 +159,5 @@ def _plan_of(
         offset=0 if options.shuffle else options.offset,
         skip_steps=(),
     )
-    return read_plan(
-        row_groups,
-        in_order,
-        0,
-        (),
-        world,
-        number,
-        workers=share[1],
-        worker=share[0],
-        stripe_rows=stripe_rows,
-    )
+    part = WorkerSlot(world, workers=share[1], worker=share[0])
+    return read_plan(row_groups, in_order, 0, (), part, number, stripe_rows=stripe_rows)

@@ -4,8 +4,8 @@ Four words describe progress:
 
 - A `Leg` (module `progress`) is a stretch of an epoch that was run on one number of ranks and
   workers, with the count of batches that each rank delivered. The legs so far are the progress.
-- A `WorkerSlot` says which worker of a pass a process is: worker 0 of 2, on 4 ranks. The number
-  comes from the DataLoader and counts from 0 in every new pass.
+- A `WorkerSlot` (module `progress`) says which worker of a pass a process is: worker 0 of 2, on
+  4 ranks. The number comes from the DataLoader and counts from 0 in every new pass.
 - A `WorkerTurn` (module `progress`) is the part of a leg that a worker takes over. When a pass
   continues a leg, the worker whose turn is next in that leg becomes worker 0 of the new pass.
 - A `BatchPosition` travels with a batch. It holds the position where the pass began, the slot of
@@ -27,9 +27,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from fastload.plan.progress import Leg, advance
+from fastload.plan.progress import Leg, WorkerSlot, advance
 
-__all__ = ["BatchPosition", "Position", "WorkerSlot", "batch_position_of"]
+__all__ = ["BatchPosition", "Position", "batch_position_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,23 +56,6 @@ class Position:
     def of_epoch(self, epoch: int) -> Position:
         """Return the position at the beginning of an epoch, with the same seeds."""
         return Position(self.seed, epoch, (), seeds=self.seeds, weights=self.weights)
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerSlot:
-    """The number of one worker in a pass, out of how many workers, on how many ranks.
-
-    A DataLoader without worker processes counts as one worker.
-
-    Attributes:
-        world: number of ranks.
-        workers: number of DataLoader workers of each rank.
-        worker: number of this worker.
-    """
-
-    world: int
-    workers: int = 1
-    worker: int = 0
 
 
 class BatchPosition(NamedTuple):

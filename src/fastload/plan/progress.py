@@ -4,8 +4,8 @@ Pure. An epoch is a range of positions of the sequence. A leg is a stretch of th
 number of ranks and workers. A leg splits the positions that are left into one contiguous slice
 for each rank, a rank's slice into batches, and the rank's batches into one contiguous slice for
 each DataLoader worker; slices have near-equal lengths. Workers deliver in turn, so the count of
-delivered batches says exactly which positions are left. Module `position` explains the words Leg
-and WorkerTurn with an example.
+delivered batches says exactly which positions are left. Module `position` explains the words Leg,
+WorkerSlot and WorkerTurn with an example.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Leg",
+    "WorkerSlot",
     "WorkerTurn",
     "advance",
     "batches",
@@ -62,6 +63,23 @@ class Leg:
     def continues(self, world: int, workers: int) -> bool:
         """Return True if a run on `world` ranks with `workers` workers continues this leg."""
         return self.world == world and max(1, self.workers) == max(1, workers)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSlot:
+    """The number of one worker in a pass, out of how many workers, on how many ranks.
+
+    A DataLoader without worker processes counts as one worker.
+
+    Attributes:
+        world: number of ranks.
+        workers: number of DataLoader workers of each rank; 0 counts as 1.
+        worker: number of this worker.
+    """
+
+    world: int
+    workers: int = 1
+    worker: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,30 +151,27 @@ def share(
     total_rows: int,
     options: Options,
     progress: Sequence[Leg],
-    world: int,
+    part: WorkerSlot,
     rank: int,
-    workers: int,
-    worker: int,
     skip_batches: int,
 ) -> Share:
-    """Return the positions that `worker` of `rank` delivers after `progress`.
+    """Return the positions that the worker in a slot of `rank` delivers after `progress`.
 
-    The first `skip_batches` batches of the worker are left out. If `world` and `workers` are
-    those of the last leg, the last leg continues: the worker whose turn is next becomes worker 0,
-    because a new DataLoader asks worker 0 first. So batches come in the very order of a run that
-    was never interrupted.
+    The first `skip_batches` batches of the worker are left out. If there are as many ranks and
+    workers as in the last leg, the last leg continues: the worker whose turn is next becomes
+    worker 0, because a new DataLoader asks worker 0 first. So batches come in the very order of a
+    run that was never interrupted.
 
     Raises:
         ValueError: a leg claims more batches than it had, or the rank or worker does not exist.
     """
-    shape = (world, rank, workers, worker)
-    here = turn(total_rows, options, progress, *shape, skip_batches)
-    split = split_rest(total_rows, options, here.before, world)
+    here = turn(total_rows, options, progress, part, rank, skip_batches)
+    split = split_rest(total_rows, options, here.before, part.world)
     skipped = skipped_steps(options.skip_steps, steps_of(here.before), int(split.batches[rank]))
+    workers = max(1, part.workers)
     if len(skipped):
-        workers = max(1, workers)
         return part_of_worker(split, rank, workers, here.worker, skipped, here.delivered)
-    runs = near_equal(split.batches[rank], max(1, workers))
+    runs = near_equal(split.batches[rank], workers)
     first, count = (int(of[here.worker]) for of in runs)
     return split.share(rank, first + here.delivered, first + count)
 
@@ -165,29 +180,27 @@ def turn(
     total_rows: int,
     options: Options,
     progress: Sequence[Leg],
-    world: int,
+    part: WorkerSlot,
     rank: int,
-    workers: int,
-    worker: int,
     skip_batches: int,
 ) -> WorkerTurn:
-    """Return the part of a leg that `worker` of `rank` delivers after `progress`.
+    """Return the part of a leg that the worker in a slot of `rank` delivers after `progress`.
 
     The worker's next `skip_batches` batches count as delivered.
 
     Raises:
         ValueError: a leg claims more batches than it had, or the rank or worker does not exist.
     """
-    workers = max(1, workers)
-    _expect_within("rank", rank, world)
-    _expect_within("worker", worker, workers)
+    workers = max(1, part.workers)
+    _expect_within("rank", rank, part.world)
+    _expect_within("worker", part.worker, workers)
     expect_at_least(0, skip_batches=skip_batches)
-    before, done = going_on(progress, world, workers)
-    split = split_rest(total_rows, options, before, world)
+    before, done = going_on(progress, part.world, workers)
+    split = split_rest(total_rows, options, before, part.world)
     split.expect_delivered(done)
     skipped = skipped_steps(options.skip_steps, steps_of(before), int(split.batches[rank]))
     done -= int(np.searchsorted(skipped, done))
-    number = (worker + done) % workers
+    number = (part.worker + done) % workers
     _, count = near_equal(split.batches[rank] - len(skipped), workers)
     delivered = _delivered_by_worker(count, done)[number]
     return WorkerTurn(before, number, int(min(delivered + skip_batches, count[number])))

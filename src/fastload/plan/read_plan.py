@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fastload.plan.options import Options
-    from fastload.plan.progress import Leg
+    from fastload.plan.progress import Leg, WorkerSlot
     from fastload.plan.rank_split import Share
     from fastload.plan.sequence import RowGroups
 
@@ -126,26 +126,22 @@ def read_plan(
     options: Options,
     epoch: int,
     progress: Sequence[Leg],
-    world: int,
+    part: WorkerSlot,
     rank: int,
-    workers: int = 1,
-    worker: int = 0,
     *,
     stripe_rows: int,
     ramp: bool = False,
     skip_batches: int = 0,
 ) -> ReadPlan:
-    """Plan the rows that `worker` of `rank` delivers after `progress`.
+    """Plan the rows that the worker in a slot of `rank` delivers after `progress`.
 
     Args:
         row_groups: all row groups in canonical order.
         options: the dataset's parameters.
         epoch: number of the epoch; it changes the order with `options.shuffle` only.
         progress: legs of this epoch that were delivered before.
-        world: number of ranks.
+        part: slot of the worker.
         rank: number of this rank.
-        workers: DataLoader workers of each rank; 0 counts as 1.
-        worker: number of this worker.
         stripe_rows: rows of one window of a plan without shuffle, a multiple of the batch size.
             `stripe_rows` decides how the reading is cut into units of work, not which rows are
             delivered. Where few rows of row groups stay, a window has fewer rows, so that it
@@ -158,8 +154,7 @@ def read_plan(
     Raises:
         ValueError: a number is out of its range, or `progress` claims more batches than it had.
     """
-    shape = (world, rank, workers, worker)
-    mine = share(row_groups.total_rows, options, progress, *shape, skip_batches)
+    mine = share(row_groups.total_rows, options, progress, part, rank, skip_batches)
     return share_plan(row_groups, options, epoch, mine, stripe_rows=stripe_rows, ramp=ramp)
 
 

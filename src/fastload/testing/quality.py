@@ -11,6 +11,7 @@ import numpy as np
 
 from fastload.dataset.dataset import FastParquetDataset
 from fastload.plan.intervals import edges_of
+from fastload.plan.progress import WorkerSlot
 from fastload.plan.read_plan import ReadPlan, read_plan
 from fastload.runtime.native import core
 
@@ -112,7 +113,7 @@ def shuffle_quality(
         drop_last=False,
         uneven="keep",
     )
-    whole = read_plan(row_groups, options, epoch, (), 1, 0, stripe_rows=_STEP_ROWS)
+    whole = read_plan(row_groups, options, epoch, (), WorkerSlot(1), 0, stripe_rows=_STEP_ROWS)
     return order_quality(_delivered(whole, row_groups), row_groups.total_rows, batch_rows)
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from fastload.plan.options import Options
 from fastload.plan.permutation import stream_key
-from fastload.plan.progress import Leg, advance, batches, remaining_rows
+from fastload.plan.progress import Leg, WorkerSlot, advance, batches, remaining_rows
 from fastload.plan.read_plan import read_plan, row_group_plan
 from fastload.plan.sequence import RowGroups
 from support.plan_definition import epoch_rows, rows_of
@@ -23,10 +23,8 @@ def read(groups, options, progress=(), world=1, rank=0, workers=1, worker=0, **k
         groups,
         options,
         progress=progress,
-        world=world,
+        part=WorkerSlot(world, workers, worker),
         rank=rank,
-        workers=workers,
-        worker=worker,
         **kwargs,
     )
 
@@ -242,7 +240,7 @@ def test_windows_are_short_where_few_rows_stay():
 def test_the_plan_of_one_row_group_is_that_of_a_dataset_of_it(rows):
     one = RowGroups(*(np.array([number], np.int64) for number in (rows, 3, 7)))
     options = Options(batch_size=16, uneven="keep")
-    expected = read_plan(one, options, 0, (), 1, 0, stripe_rows=64)
+    expected = read_plan(one, options, 0, (), WorkerSlot(1), 0, stripe_rows=64)
     found = row_group_plan(3, 7, rows, 16, 64)
     for name in ("pieces", "takes", "windows", "keys"):
         ours, theirs = getattr(found, name), getattr(expected, name)

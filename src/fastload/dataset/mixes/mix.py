@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from fastload.dataset.ranks import Rank
     from fastload.engine.stats import Stats
     from fastload.plan.mix.mix_plan import MixPlan
-    from fastload.plan.position import WorkerSlot
+    from fastload.plan.progress import WorkerSlot
     from fastload.plan.steps import StepOfLeg
     from fastload.runtime.native import core
     from fastload.schema.fields import Schema
@@ -290,10 +290,8 @@ class MixedDataset(Resumable[Batch]):
             self._mixture.at(start),
             start.epoch,
             start.progress,
-            part.world,
+            part,
             self._resolved_rank().rank,
-            part.workers,
-            part.worker,
             skip_batches=start.taken,
         )
 

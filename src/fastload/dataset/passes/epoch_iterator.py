@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from fastload.batch.batch import Batch
     from fastload.dataset.passes.feed import Feed
     from fastload.plan.intervals import Int64s
-    from fastload.plan.position import Position, WorkerSlot
+    from fastload.plan.position import Position
+    from fastload.plan.progress import WorkerSlot
 
 __all__ = ["EpochIterator", "RowIterator"]
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fastload.dataset.process_engine import ProcessEngine
     from fastload.engine.engine import Engine
     from fastload.plan.mix.source_share import SourceShare
-    from fastload.plan.position import WorkerSlot
+    from fastload.plan.progress import WorkerSlot
     from fastload.plan.rank_split import Share
     from fastload.plan.read_plan import ReadPlan
     from fastload.plan.units.units import Units

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from fastload.batch.batch import Batch
     from fastload.engine.engine import Engine
     from fastload.plan.options import Options
-    from fastload.plan.position import BatchPosition, Position, WorkerSlot
+    from fastload.plan.position import BatchPosition, Position
+    from fastload.plan.progress import WorkerSlot
     from fastload.plan.read_plan import ReadPlan
     from fastload.plan.sequence import RowGroups
     from fastload.rows.skip_report import SkipReport
@@ -227,13 +228,12 @@ def share_of_leg(
         before the pass.
     """
     options = replace(options, seed=start.seed)
-    shape = (part.world, rank, part.workers)
-    total = row_groups.total_rows
-    here = turn(total, options, start.progress, *shape, part.worker, start.taken)
+    here = turn(row_groups.total_rows, options, start.progress, part, rank, start.taken)
 
     def plan_of(worker: int) -> ReadPlan:
+        slot = replace(part, worker=worker)
         return read_plan(
-            row_groups, options, start.epoch, here.before, *shape, worker, stripe_rows=stripe
+            row_groups, options, start.epoch, here.before, slot, rank, stripe_rows=stripe
         )
 
     substitution = Substitution(plan_of, here.worker, part.workers)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from fastload.plan.intervals import Int64s
     from fastload.plan.mix.draws import Indices
     from fastload.plan.mix.mixture import Mixture
-    from fastload.plan.progress import Leg
+    from fastload.plan.progress import Leg, WorkerSlot
     from fastload.plan.rank_split import RankSplit
     from fastload.plan.steps import StepOfLeg
 
@@ -153,43 +153,39 @@ def mix_plan(
     mixture: Mixture,
     epoch: int,
     progress: Sequence[Leg],
-    world: int,
+    part: WorkerSlot,
     rank: int,
-    workers: int = 1,
-    worker: int = 0,
     *,
     skip_batches: int = 0,
 ) -> MixPlan:
-    """Return the plan of the batches that `worker` of `rank` delivers after `progress`.
+    """Return the plan of the batches that the worker in a slot of `rank` delivers.
 
-    If `world` and `workers` are those of the last leg, the last leg continues: the worker whose
-    turn is next becomes worker 0.
+    If there are as many ranks and workers as in the last leg, the last leg continues: the worker
+    whose turn is next becomes worker 0.
 
     Args:
         mixture: the sources and how they are drawn.
         epoch: number of the epoch.
         progress: legs of this epoch that were delivered before.
-        world: number of ranks.
+        part: slot of the worker.
         rank: number of this rank.
-        workers: DataLoader workers of each rank; 0 counts as 1.
-        worker: number of this worker.
         skip_batches: number of this worker's own batches to leave out at the start.
 
     Raises:
-        ValueError: `progress` claims more batches than the mix has, or `world` does not divide the
-            number of canonical slices.
+        ValueError: `progress` claims more batches than the mix has, or the number of ranks does
+            not divide the number of canonical slices.
     """
-    slices = None
+    slices, world = None, part.world
     if mixture.canonical_ranks is not None:
         slices = slices_of_rank(mixture.canonical_ranks, rank, world)
         progress, world, rank = merged_ranks(progress), 1, 0
-    workers = max(1, workers)
+    workers = max(1, part.workers)
     before, done = going_on(progress, world, workers)
     state = _state_on(mixture, epoch, before, world)
     expect_delivered(done, len(state.rest), state.world)
     skipped = skipped_steps(mixture.skip_steps, steps_of(before), len(state.rest))
     steps = done - int(np.searchsorted(skipped, done))
-    turn = (worker + steps) % workers
+    turn = (part.worker + steps) % workers
     delivered = -(-max(0, steps - turn) // workers)
     slot = _Slot(rank, slices, workers, turn, delivered + skip_batches, done)
     return MixPlan(mixture, state, slot, skipped)

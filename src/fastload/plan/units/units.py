@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from fastload.plan.intervals import Int64s
     from fastload.plan.options import Options
     from fastload.plan.permutation import Permute
-    from fastload.plan.position import Position, WorkerSlot
+    from fastload.plan.position import Position
+    from fastload.plan.progress import WorkerSlot
     from fastload.plan.rank_split import Share
     from fastload.plan.read_plan import WindowCuts
     from fastload.plan.sequence import RowGroups
@@ -108,8 +109,7 @@ class Units(ABC):
 
     def share(self, at: Position, part: WorkerSlot, rank: int) -> Share:
         """Return the units that a worker delivers after a position; see `share`."""
-        shape = (part.world, rank, part.workers, part.worker)
-        name = (self.total(at), self.options, at.progress, *shape, at.taken)
+        name = (self.total(at), self.options, at.progress, part, rank, at.taken)
         latest = self._latest_share  # another thread may replace the latest share
         if latest is None or latest[0] != name:
             self._latest_share = latest = name, share(*name)

@@ -18,6 +18,7 @@ from fastload.engine.budget import divide_budget
 from fastload.engine.engine import Engine
 from fastload.engine.work_units import work_units
 from fastload.plan.options import Options
+from fastload.plan.progress import WorkerSlot
 from fastload.plan.read_plan import read_plan
 from fastload.plan.sequence import RowGroups
 from fastload.rows.selection import key_of_file
@@ -141,7 +142,7 @@ def read_files(
         once=True,
     )
     options = Options(batch_size=_BATCH_ROWS, uneven="keep")
-    plan = read_plan(row_groups, options, 0, (), 1, 0, stripe_rows=budget.stripe_rows)
+    plan = read_plan(row_groups, options, 0, (), WorkerSlot(1), 0, stripe_rows=budget.stripe_rows)
     name = projection.outputs[0].name
     kept = () if rows is None else rows.files
     with (
