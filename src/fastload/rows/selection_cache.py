@@ -65,10 +65,9 @@ class SelectionCache:
         try:
             with path.open("rb") as file:
                 rows = _read(file.fileno())
-        except FileNotFoundError:
-            return None
         except OSError:
-            rows = None
+            # There may be no entry, or no file descriptor or mapping left for a sound one.
+            return None
         if rows is None:
             with contextlib.suppress(OSError):
                 path.unlink()

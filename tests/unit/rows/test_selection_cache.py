@@ -1,5 +1,6 @@
 """Selections on disk: shared, never trusted blindly, never in the way."""
 
+import errno
 import multiprocessing
 import os
 import pickle
@@ -119,6 +120,19 @@ def test_a_short_entry_is_counted_again(home, source, scans, size):
     path.write_bytes(path.read_bytes()[:size])
     assert kept(source) == KEPT
     assert len(scans) == 2
+
+
+def test_an_entry_stays_if_it_cannot_be_opened_now(home, source, monkeypatch):
+    kept(source)
+    (path,) = entries(home)
+    whole = path.read_bytes()
+
+    def too_many(*_):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr("fastload.rows.selection_cache._read", too_many)
+    assert SelectionCache().load(path.stem) is None
+    assert path.read_bytes() == whole
 
 
 def test_an_entry_that_is_a_directory(home, source):
