@@ -85,7 +85,7 @@ def encode_state(
 
 
 def encode_position(
-    position: Position, worker: tuple[int, int] | None = None, skip_steps: tuple[int, ...] = ()
+    position: Position, worker: tuple[int, int] | None, skip_steps: tuple[int, ...]
 ) -> dict[str, Any]:
     """Return the part of a state that holds the progress of a run.
 
@@ -171,7 +171,7 @@ def check_skipped(state: Mapping[str, Any], skip_steps: tuple[int, ...]) -> None
 
 
 def decode_position(
-    state: Mapping[str, Any], worker: tuple[int, int] | None = None
+    state: Mapping[str, Any], worker: tuple[int, int] | None
 ) -> tuple[Position, bool]:
     """Return the position of a state, and True if the state is that of one worker alone.
 

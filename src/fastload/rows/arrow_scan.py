@@ -56,9 +56,9 @@ class ArrowRowScan:
         file: SourceFile,
         schema: FilterSchema,
         predicate: Predicate,
-        storage: Stores | None = None,
+        storage: Stores,
         *,
-        by_statistics: bool = True,
+        by_statistics: bool,
     ) -> None:
         self._file = file
         self._storage = storage
@@ -109,7 +109,7 @@ class ArrowRowScan:
         return any(True for _ in dataset.get_fragments(filters))
 
     def _opened(self) -> tuple[Any, ...]:
-        if self._storage is not None and self._file.stored is not None:
+        if self._file.stored is not None:
             return (self._storage.open(self._file),)
         try:
             self._file.path.encode()
@@ -135,7 +135,7 @@ class ArrowRowScan:
         """
         fragment = self._fragments[group]
         if fragment is None:
-            return self.of_numbers(group)
+            return self._of_numbers(group)
         location = f"{self.path}, row group {group}"
         try:
             with naming(location):
@@ -150,21 +150,11 @@ class ArrowRowScan:
         check_unchanged(self._file)  # the file may have changed while it was read
         return found
 
-    def of_numbers(self, group: int) -> NDArray[np.bool_]:
-        """Find the rows of a row group that a split by row numbers keeps; all without such a split.
-
-        Args:
-            group: the index of the row group.
-
-        Returns:
-            True for each row that the split keeps, bool (rows,).
-        """
-        if not self._test.by_number:
-            return np.ones(self.rows[group], np.bool_)
+    def _of_numbers(self, group: int) -> NDArray[np.bool_]:
         return self._test.of_numbers(self._file.name, self._starts[group], self.rows[group])
 
     def _scan(self, fragment: Any, group: int) -> NDArray[np.bool_]:
-        kept = self.of_numbers(group)
+        kept = self._of_numbers(group)
         at = 0
         for batch in self._batches(fragment, self._test.expressions):
             stop = at + len(batch)

@@ -41,11 +41,6 @@ class RowTest:
         for number, name in enumerate((self._split and self._split.columns) or ()):
             self.expressions[str(number)] = schema.column(name)
 
-    @property
-    def by_number(self) -> bool:
-        """True if the split goes by the number of a row in its file."""
-        return self._split is not None and self._split.columns is None
-
     def of_arrays(self, arrays: Sequence[Any]) -> NDArray[np.bool_]:
         """Return True for each row that passes, by the values of columns.
 
@@ -63,13 +58,15 @@ class RowTest:
         return kept
 
     def of_numbers(self, name: str, first: int, rows: int) -> NDArray[np.bool_]:
-        """Return True for each row that passes a split by row numbers.
+        """Return True for each row that passes a split by row numbers; all without such a split.
 
         Args:
             name: the name of the file.
             first: the number of the first row.
             rows: the number of rows.
         """
+        if self._split is None or self._split.columns is not None:
+            return np.ones(rows, np.bool_)
         return self._in_range(hash_numbers(name, first, rows))
 
     def _in_range(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:

@@ -37,18 +37,13 @@ _POLL_S = 0.05
 
 
 class SelectionCache:
-    """A directory of entries. Without a directory, and after the first failure, nothing is kept.
+    """A directory of entries. Without a directory, and after the first failure, nothing is kept."""
 
-    Args:
-        directory: the directory; None = $FASTLOAD_CACHE_DIR, or else the user's cache directory.
-    """
-
-    def __init__(self, directory: Path | None = None) -> None:
+    def __init__(self) -> None:
         self._home = CacheDirectory(
             "selections",
             "the counts of filtered rows",
             "they stay in memory and are counted again next time",
-            directory,
         )
 
     def load(self, key: str) -> FileRows | None:

@@ -52,9 +52,9 @@ class EpochIterator:
         feed: Feed,
         start: Position,
         part: WorkerSlot,
-        skipped: Int64s | None = None,
+        skipped: Int64s | None,
         *,
-        of: str = "",
+        of: str,
     ) -> None:
         self.start = start
         self._of = of

@@ -141,7 +141,7 @@ class SkippingFeed(ScanFeed):
         batch_rows: int,
         files: Sequence[str],
         report: SkipReport,
-        before: core.Scan | None = None,
+        before: core.Scan | None,
     ) -> None:
         self._substitution = substitution
         self._next_row = first_row

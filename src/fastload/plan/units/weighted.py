@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fastload.plan.intervals import Int64s, edges_of
-from fastload.plan.permutation import permutation, stream_key, stream_values
+from fastload.plan.permutation import stream_key, stream_values
 from fastload.plan.sequence import RowGroups
 from fastload.plan.units.units import RowUnits
 
@@ -120,7 +120,7 @@ class WeightedUnits(RowUnits):
         options: Options,
         weights_of: Callable[[str], RowWeights | None],
         draw: Draw,
-        permute: Permute = permutation,
+        permute: Permute,
     ) -> None:
         super().__init__(row_groups, options, permute)
         self._weights_of = weights_of

@@ -195,9 +195,7 @@ class TableRowScan:
 
     def select(self, group: int) -> NDArray[np.bool_]:
         """Find the rows of a row group that stay; see `ArrowRowScan.select`."""
-        kept = np.ones(self.rows[group], np.bool_)
-        if self._test.by_number:
-            kept &= self._test.of_numbers(self._file.name, self._starts[group], self.rows[group])
+        kept = self._test.of_numbers(self._file.name, self._starts[group], self.rows[group])
         if not self._test.expressions:
             return kept
         read = self._reader.read(group, self._names)

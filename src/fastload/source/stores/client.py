@@ -101,7 +101,7 @@ class StoreClient:
     """
 
     def __init__(
-        self, open_store: Callable[[str], Awaitable[Store]], io: IO, raw: RawTier | None = None
+        self, open_store: Callable[[str], Awaitable[Store]], io: IO, raw: RawTier | None
     ) -> None:
         self._open_store = open_store
         self._io = io

@@ -40,7 +40,7 @@ def is_strong(version: str) -> bool:
     return bool(version) and not version.startswith(WEAK)
 
 
-def check_version(version: str, etag: str | None, changed: str | datetime | None = None) -> None:
+def check_version(version: str, etag: str | None, changed: str | datetime | None) -> None:
     """Check that an answer, by its headers, has bytes of a version; it may lack the headers.
 
     Raises:
