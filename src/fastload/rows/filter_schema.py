@@ -45,6 +45,8 @@ _DIGITS = {
 _UNEQUAL = re.compile(
     r"(?:input types \(|of values set: )(\w+)(?:\[[^]]*\])?(?:, | vs )(\w+)(?:\[[^]]*\])?\)?$"
 )
+_SIDES = 2  # of a comparison
+_ZONE = "give the value a time zone if the column has one, such as datetime.timezone.utc, else none"
 _TEXT = ("string", "large_string", "string_view")
 _NAME = re.compile(r"FieldRef\.Name\(([^)]*)\)")
 
@@ -215,12 +217,10 @@ class FilterSchema:
         if not any(isinstance(each, str) for each in values):
             return value
         try:
-            parsed = pa.array(values, pa.string()).cast(arrow)
+            parsed = _parsed(values, arrow)
         except pa.ArrowException:
-            zone = pa.types.is_timestamp(arrow) and arrow.tz is not None
-            day = "2024-01-31" if pa.types.is_date(arrow) else "2024-01-31T12:00:00"
             raise ValueError(
-                f'Expected text for {arrow} in filters such as "{day}{"Z" if zone else ""}", got '
+                f'Expected text for {arrow} in filters such as "{_example(arrow)}", got '
                 f"{value!r} - at {self.path}, column `{name}`"
             ) from None
         return parsed if listed else parsed[0]
@@ -262,9 +262,8 @@ class FilterSchema:
             line = str(error).partition("\n")[0]
             if line.startswith("Cannot compare timestamp"):
                 raise SchemaError(
-                    f"Expected filters that fit the columns' types, got {filters}: {line}; give "
-                    "the value a time zone if the column has one, such as datetime.timezone.utc, "
-                    f"else none - at {self.path}"
+                    f"Expected filters that fit the columns' types, got {filters}: {line}; "
+                    f"{_ZONE} - at {self.path}"
                 ) from None
 
     def _missing(self, name: str, argument: str) -> Exception:
@@ -277,8 +276,33 @@ class FilterSchema:
         return ColumnNotFoundError(describe_not_found(name, self.arrow.names, location))
 
 
+def _parsed(values: Sequence[Any], arrow: Any) -> Any:
+    """Return text as an Arrow array of dates, times or timestamps.
+
+    Raises:
+        pa.ArrowException: the text is no such value, or a value is no text.
+    """
+    text = pa.array(values, pa.string())
+    if not pa.types.is_time(arrow):
+        return text.cast(arrow)
+    # Arrow parses timestamps, and no times of day.
+    moments = pc.binary_join_element_wise("1970-01-01", text, "T")
+    return moments.cast(pa.timestamp(arrow.unit)).cast(arrow)
+
+
+def _example(arrow: Any) -> str:
+    """Return text for a date, time or timestamp."""
+    if pa.types.is_time(arrow):
+        return "12:00:00"
+    if pa.types.is_date(arrow):
+        return "2024-01-31"
+    return "2024-01-31T12:00:00" if arrow.tz is None else "2024-01-31T12:00:00Z"
+
+
 def _hint_of(line: str) -> str:
-    """Return what to write instead, for an error about text that is compared with other values."""
+    """Return what to write instead, for an error about values of types that are not compared."""
+    if line.count("timestamp[") == _SIDES and line.count("tz=") == 1:
+        return f"; {_ZONE}"
     found = _UNEQUAL.search(line)
     types = {text for text in found.groups() if text not in _TEXT} if found else set()
     if found is None or len(types) != 1 or types == {*found.groups()}:

@@ -573,6 +573,37 @@ def test_a_state_belongs_to_its_filters(directory):
 
 
 @pytest.mark.parametrize("unit", ["ms", "us", "ns"])
+def test_times_of_day_as_text(tmp_path, unit):
+    kind = pa.time32(unit) if unit == "ms" else pa.time64(unit)
+    hours = [datetime.time(hour, 30) for hour in range(24)]
+    pq.write_table(pa.table({"t": pa.array([*hours, None], kind)}), tmp_path / "a.parquet")
+
+    def rows(operator, value):
+        filters = [("t", operator, value)]
+        return FastParquetDataset(tmp_path, nulls="zero", filters=filters).num_rows
+
+    assert rows(">", "12:30:00") == rows(">", datetime.time(12, 30)) == 11
+    assert rows(">=", "12:30") == 12
+    assert rows("<", "12:30:00.001") == 13
+    assert rows("in", ["01:30:00", "02:30:00", "03:31:00"]) == 2
+    assert rows("not in", ["01:30:00"]) == 24
+    for wrong in ("2024-01-31T12:30:00", "12:30:00Z", "25:00:00", "noon", ""):
+        with pytest.raises(ValueError, match=r'filters such as "12:00:00", got'):
+            rows(">", wrong)
+
+
+def test_a_time_zone_is_asked_for_whatever_the_unit_of_the_value(tmp_path):
+    noon = datetime.datetime(2024, 1, 31, 12, tzinfo=datetime.timezone.utc)
+    pq.write_table(
+        pa.table({"t": pa.array([noon], pa.timestamp("us", "Europe/Berlin"))}),
+        tmp_path / "a.parquet",
+    )
+    value = np.datetime64("2024-01-31T12:00:00")
+    with pytest.raises(SchemaError, match=r"a time zone if the column has one"):
+        FastParquetDataset(tmp_path, filters=[("t", "<", value)])
+
+
+@pytest.mark.parametrize("unit", ["ms", "us", "ns"])
 @pytest.mark.parametrize("zone", [None, "UTC", "Europe/Berlin"])
 @pytest.mark.parametrize("nested", [False, True])
 def test_timestamps_with_and_without_a_time_zone_are_not_compared(tmp_path, unit, zone, nested):
