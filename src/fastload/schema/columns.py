@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -442,6 +443,12 @@ def _checked_vocabulary(
         )
     if not vocabulary:
         raise ValueError("Expected vocabulary of Codes to hold at least one value, got none")
+    for value in vocabulary:
+        if value is None or (isinstance(value, float) and math.isnan(value)):  # null, in pandas
+            raise TypeError(
+                f"Expected vocabulary of Codes to hold str, bytes or int, got {value!r}: leave "
+                f"{value!r} out, because nulls get unknown="
+            )
     kind = type(vocabulary[0])
     if kind not in (str, bytes, int):
         raise TypeError(

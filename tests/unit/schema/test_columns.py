@@ -107,6 +107,9 @@ def test_hash_refuses(arguments: dict[str, Any], error: type[Exception], message
         (["a", b"a"], TypeError, "of one kind, got 'a' and b'a'"),
         ([1, True], TypeError, "of one kind, got 1 and True"),
         (["a", "b", "a"], ValueError, "Value 'a' is used twice"),
+        (["a", None], TypeError, r"got None: leave None out, because nulls get unknown=$"),
+        ([None, "a"], TypeError, r"got None: leave None out, because nulls get unknown=$"),
+        (["a", float("nan")], TypeError, r"got nan: leave nan out, because nulls get unknown=$"),
         ([2**63], ValueError, "values of vocabulary of Codes in .* got 9223372036854775808"),
     ],
 )
