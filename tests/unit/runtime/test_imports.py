@@ -1,5 +1,6 @@
 """What `import fastload`, and a dataset that has no use for it, do not wait for."""
 
+import functools
 import subprocess
 import sys
 
@@ -38,6 +39,7 @@ HEAVY = {
 }
 
 
+@functools.cache
 def imported(script):
     """Modules that it has imported, beside those of torch and pyarrow."""
     script = (
