@@ -114,3 +114,14 @@ def shared_server(paths):
 
     with served(paths) as server:
         yield server
+
+
+@pytest.fixture
+def server(shared_server, tmp_path_factory, monkeypatch):
+    """The shared server, prompt and without faults; fastload has kept nothing of its files."""
+    monkeypatch.setenv("FASTLOAD_CACHE_DIR", str(tmp_path_factory.mktemp("home")))
+    shared_server.reset()
+    yield shared_server
+    shared_server.latency_s = 0.0
+    shared_server.bytes_per_s = None
+    shared_server.fault = lambda request: None

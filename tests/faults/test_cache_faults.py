@@ -31,13 +31,6 @@ def expected(paths):
         return list(dataset)
 
 
-@pytest.fixture
-def server(shared_server, monkeypatch, tmp_path_factory):
-    monkeypatch.setenv("FASTLOAD_CACHE_DIR", str(tmp_path_factory.mktemp("footers")))
-    shared_server.reset()
-    return shared_server
-
-
 def remote(server, cache, timeout_s=30.0, **options):
     cache = replace(cache if isinstance(cache, Cache) else Cache(cache), decoded=False)
     io = IO(transport="fsspec", hole_bytes=4096, timeout_s=timeout_s)

@@ -19,13 +19,6 @@ COLUMNS = ["c3", "c14", "s"]
 TRANSPORTS = ["fsspec", "native"]
 
 
-@pytest.fixture
-def server(shared_server):
-    shared_server.reset()
-    yield shared_server
-    shared_server.fault = lambda request: None
-
-
 def remote(server, cache, transport="native", **options):
     io = IO(transport=transport, hole_bytes=4096, timeout_s=5)
     return FastParquetDataset(

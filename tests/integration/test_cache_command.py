@@ -27,13 +27,10 @@ URL = "gs://bucket/train/*.parquet"
 ALL_ROWS = sum(ROWS + number for number in range(FILES))
 
 
-@pytest.fixture
-def server(shared_server, monkeypatch, tmp_path_factory):
+@pytest.fixture(autouse=True)
+def endpoint(shared_server, monkeypatch):
+    """The commands find the server by the environment alone."""
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", shared_server.url)
-    monkeypatch.setenv("FASTLOAD_CACHE_DIR", str(tmp_path_factory.mktemp("footers")))
-    shared_server.latency_s = 0.0
-    shared_server.reset()
-    return shared_server
 
 
 def data_requests(server):

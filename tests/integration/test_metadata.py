@@ -20,14 +20,6 @@ COLUMNS = ["c3", "c14", "s"]
 LATENCY_S = 0.15
 
 
-@pytest.fixture
-def server(shared_server, tmp_path, monkeypatch):
-    monkeypatch.setenv("FASTLOAD_CACHE_DIR", str(tmp_path / "cache"))
-    shared_server.reset()
-    yield shared_server
-    shared_server.latency_s = 0.0
-
-
 def remote(server, source="gs://bucket/train/", **options):
     return FastParquetDataset(source, storage_options=server.options, **options)
 

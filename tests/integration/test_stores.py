@@ -33,16 +33,6 @@ def shared_server(paths):
         yield server
 
 
-@pytest.fixture
-def server(shared_server, tmp_path, monkeypatch):
-    monkeypatch.setenv("FASTLOAD_CACHE_DIR", str(tmp_path / "cache"))  # footers are asked for
-    shared_server.reset()
-    yield shared_server
-    shared_server.latency_s = 0.0
-    shared_server.bytes_per_s = None
-    shared_server.fault = lambda request: None
-
-
 def remote(server, transport="native", *, concurrency=64, hole_bytes=4096, **options):
     io = IO(transport=transport, concurrency=concurrency, hole_bytes=hole_bytes)
     return FastParquetDataset(
