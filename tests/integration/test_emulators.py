@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import urllib.parse
-import urllib.request
 from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -18,19 +17,16 @@ from torch.utils.data import DataLoader
 
 from fastload import IO, FastParquetDataset, SourceChangedError, SourceNotFoundError, StorageError
 from support.stored_dataset import assert_same
+from support.stores.s3 import KEYS, forget_credentials, moto, put
 
 COLUMNS = ["c3", "c14", "s"]
 TRANSPORTS = ["fsspec", "native"]
-KEYS = {"key": "someone", "secret": "something"}
 
 
 @pytest.fixture(autouse=True)
 def no_credentials(monkeypatch, tmp_path):
     """Of the user's."""
-    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
-        monkeypatch.setenv(name, str(tmp_path / "none"))
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
-        monkeypatch.delenv(name, raising=False)
+    forget_credentials(monkeypatch, tmp_path)
 
 
 def read(source, transport, options, *, workers=None, **more):
@@ -53,33 +49,12 @@ def local(paths, workers=None):
 
 
 @pytest.fixture(scope="module")
-def moto():
-    """The URL of an S3 with an empty bucket."""
-    server_module = pytest.importorskip("moto.server")
-    server = server_module.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    url = f"http://{host}:{port}"
-    put(f"{url}/bucket", b"")
-    yield url
-    server.stop()
-
-
-@pytest.fixture(scope="module")
-def s3(moto, paths):
-    for path in paths:
-        put(f"{moto}/bucket/train/{path.name}", path.read_bytes())
-    put(f"{moto}/bucket/train/_SUCCESS", b"")
-    return moto
-
-
-def put(url, data, method="PUT", **headers):
-    # A signature that moto does not look at: who asks without one is nobody, who may only read.
-    signed = "AWS4-HMAC-SHA256 Credential=a/20260101/us-east-1/s3/aws4_request, Signature=b"
-    headers = {"Authorization": signed, "Content-Type": "application/octet-stream", **headers}
-    request = urllib.request.Request(url, data, headers, method=method)
-    with urllib.request.urlopen(request, timeout=20) as answer:
-        return answer.read()
+def s3(paths):
+    with moto() as url:
+        for path in paths:
+            put(f"{url}/bucket/train/{path.name}", path.read_bytes())
+        put(f"{url}/bucket/train/_SUCCESS", b"")
+        yield url
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import urllib.request
-
 import pyarrow as pa
 import pytest
 from torch.utils.data import DataLoader
@@ -11,18 +9,15 @@ from torch.utils.data import DataLoader
 from fastload import Delta, FastParquetDataset, Iceberg, SourceNotFoundError
 from support.lakehouse import deletion_vector, delta_field, in_order, needs, write_delta
 from support.stores import GcsServer
+from support.stores.s3 import KEYS, forget_credentials, moto, put
 
-KEYS = {"key": "someone", "secret": "something"}
 LEFT = [x for x in range(40) if x not in (1, 7)]
 
 
 @pytest.fixture(autouse=True)
 def no_credentials(monkeypatch, tmp_path):
     """Of the user's."""
-    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
-        monkeypatch.setenv(name, str(tmp_path / "none"))
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
-        monkeypatch.delenv(name, raising=False)
+    forget_credentials(monkeypatch, tmp_path)
 
 
 @pytest.fixture
@@ -64,35 +59,19 @@ def test_delta_on_gs(delta):
 
 @pytest.fixture(scope="module")
 def s3():
-    server_module = pytest.importorskip("moto.server")
     pytest.importorskip("s3fs")
-    server = server_module.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    url = f"http://{host}:{port}"
-    put(url, "", b"")
-    yield url
-    server.stop()
+    with moto() as url:
+        yield url
 
 
 def options_of(url):
     return {**KEYS, "endpoint_url": url, "client_kwargs": {"region_name": "us-east-1"}}
 
 
-def put(url, name, data):
-    # A signature that moto does not look at: who asks without one is nobody, who may only read.
-    signed = "AWS4-HMAC-SHA256 Credential=a/20260101/us-east-1/s3/aws4_request, Signature=b"
-    headers = {"Authorization": signed, "Content-Type": "application/octet-stream"}
-    place = f"{url}/bucket/{name}".rstrip("/")
-    request = urllib.request.Request(place, data, headers, method="PUT")
-    with urllib.request.urlopen(request, timeout=20):
-        pass
-
-
 def test_delta_on_s3(delta, s3):
     for path in delta.rglob("*"):
         if path.is_file():
-            put(s3, f"t/{path.relative_to(delta)}", path.read_bytes())
+            put(f"{s3}/bucket/t/{path.relative_to(delta)}", path.read_bytes())
     check(Delta("s3://bucket/t"), options_of(s3))
 
 
