@@ -39,6 +39,7 @@ from fastload import Cache, FastParquetDataset
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from support.stored_dataset import served
 from support.stores import GcsServer
 
 SHIM = Path(__file__).with_name("failing_calls.c")
@@ -164,7 +165,7 @@ class Stage:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         (directory / "sound").mkdir()
-        self._sound = write_files(directory / "sound")
+        self.sound = write_files(directory / "sound")
         self.shim = Shim()
         self._passes = 0
         self._expected: dict[str, list[str]] = {}
@@ -283,12 +284,6 @@ class Stage:
                 self.shim.clear()
         return ended, len(told)
 
-    def serve(self) -> GcsServer:
-        server = GcsServer()
-        for path in self._sound:
-            server.put("bucket", f"train/{path.name}", path.read_bytes())
-        return server
-
 
 def is_as_expected(case: Case, moment: str, ended: str, seconds: float, message: str) -> bool:
     """The right ending, in time, with its place in the error."""
@@ -323,8 +318,7 @@ def print_kept(stage: Stage) -> int:
     wrong = 0
     columns = ("footers", "filtered rows", "bytes of remote files")
     print(f"\nwhat is kept\n{'':20}" + "".join(f"{c:>30}" for c in columns))
-    server = stage.serve()
-    with server:
+    with served(stage.sound) as server:
         for name, error in KEPT.items():
             call = "open" if error in (errno.EROFS, errno.EMFILE) else "write"
             cells = []

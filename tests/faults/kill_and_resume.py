@@ -32,7 +32,7 @@ from fastload import IO, Cache, FastParquetDataset
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from support.stores import GcsServer
+from support.stored_dataset import served
 
 FILES, GROUPS, GROUP_ROWS = 3, 4, 500
 ROWS = FILES * GROUPS * GROUP_ROWS
@@ -225,9 +225,7 @@ def kill_once(run, reader, choice, log):
 
 def serve(directory, ready):
     """In a process of its own: threads are no company for forks."""
-    with GcsServer() as server:
-        for path in sorted(directory.iterdir()):
-            server.put("bucket", f"train/{path.name}", path.read_bytes())
+    with served(sorted(directory.iterdir())) as server:
         os.write(ready, json.dumps(server.options).encode())
         signal.pause()
 

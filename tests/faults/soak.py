@@ -33,7 +33,7 @@ from fastload import IO, Cache, FastParquetDataset
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from support.stores import GcsServer
+from support.stored_dataset import served
 
 FILES, GROUPS, GROUP_ROWS = 3, 4, 4000
 ROWS = FILES * GROUPS * GROUP_ROWS
@@ -205,11 +205,9 @@ def run(directory, epochs, seconds):
     os.environ["FASTLOAD_CACHE_DIR"] = str(directory / "home")
     ended = time.monotonic() + seconds
     counts = []
-    with GcsServer() as server, warnings.catch_warnings():
+    with served(paths) as server, warnings.catch_warnings():
         # This process has the server's threads; neither they nor torch's are used by workers.
         warnings.filterwarnings("ignore", ".*multi-threaded.*fork", DeprecationWarning)
-        for path in paths:
-            server.put("bucket", f"train/{path.name}", path.read_bytes())
         kinds = Epochs(paths, server, directory / "cache")
         for kind in itertools.cycle(kinds.kinds.values()):
             if len(counts) == epochs or time.monotonic() > ended:

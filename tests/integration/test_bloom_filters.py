@@ -12,7 +12,7 @@ import pytest
 
 from fastload import IO, FastParquetDataset
 from fastload.errors import CorruptFileError
-from support.stores import GcsServer
+from support.stored_dataset import served
 from support.thrift import build, parse
 
 if "bloom_filter_options" not in inspect.signature(pq.write_table).parameters:
@@ -369,11 +369,10 @@ def test_a_store_is_asked_for_few_bytes(tmp_path, monkeypatch, transport, sized)
         start = chunk.data_page_offset
         return start, start + chunk.total_compressed_size
 
-    with GcsServer() as server:
-        server.put("bucket", "a.parquet", path.read_bytes())
+    with served([path]) as server:
         filters = [("x", "in", [f"user number {n}" for n in numbers[[rows, 2 * rows - 1]]])]
         found = rows_of(
-            "gs://bucket/a.parquet",
+            "gs://bucket/train/a.parquet",
             filters,
             io=IO(transport=transport),
             storage_options=server.options,

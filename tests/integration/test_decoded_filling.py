@@ -17,7 +17,7 @@ from fastload.engine.cache.store import BlockStore
 from fastload.engine.engine import Engine
 from fastload.runtime.disk.cache import DECODED
 from fastload.runtime.disk.entries import entries_of
-from support.stores import GcsServer
+from support.stored_dataset import served
 
 
 @pytest.mark.parametrize(("row_group_rows", "record_batches"), [(100_000, 1), (600_000, 5)])
@@ -42,10 +42,9 @@ def test_blocks_are_filled_with_few_requests(tmp_path):
     rng = np.random.default_rng(3)
     columns = {f"c{k}": rng.integers(0, 1 << 60, 150_000) for k in range(8)}
     pq.write_table(pa.table(columns), tmp_path / "a.parquet", row_group_size=50_000)
-    with GcsServer() as server:
-        server.put("bucket", "a.parquet", (tmp_path / "a.parquet").read_bytes())
+    with served([tmp_path / "a.parquet"]) as server:
         with FastParquetDataset(
-            "gs://bucket/a.parquet",
+            "gs://bucket/train/a.parquet",
             batch_size=1_000,
             storage_options=server.options,
             io=IO(transport="native"),
@@ -67,19 +66,20 @@ def test_row_groups_are_read_one_after_the_other(tmp_path):
     pq.write_table(table, path, row_group_size=1000)
     metadata = pq.read_metadata(path)
     begins = [metadata.row_group(g).column(0).dictionary_page_offset for g in range(groups)]
-    with GcsServer() as server:
-        server.put("bucket", "a.parquet", path.read_bytes())
-        with FastParquetDataset(
-            "gs://bucket/a.parquet",
+    with (
+        served([path]) as server,
+        FastParquetDataset(
+            "gs://bucket/train/a.parquet",
             columns=columns[::2],
             batch_size=1000,
             storage_options=server.options,
             io=IO(transport="native", concurrency=4, hole_bytes=0),
             cache=tmp_path / "cache",
-        ) as dataset:
-            server.reset()
-            server.latency_s = 0.02
-            assert sum(batch.rows for batch in dataset) == table.num_rows
+        ) as dataset,
+    ):
+        server.reset()
+        server.latency_s = 0.02
+        assert sum(batch.rows for batch in dataset) == table.num_rows
     starts = [int(r.range.partition("=")[2].partition("-")[0]) for r in server.media_requests()]
     asked = [int(np.searchsorted(begins, start, "right")) - 1 for start in starts]
     # What lay near the footer is there already.
@@ -102,11 +102,10 @@ def test_row_groups_are_begun_in_the_order_of_the_pass(tmp_path, monkeypatch):
         return read(self, file, row_group, *more)
 
     monkeypatch.setattr(BlockMaker, "read", noted)
-    with GcsServer() as server:
-        server.put("bucket", "a.parquet", path.read_bytes())
+    with served([path]) as server:
         server.latency_s = 0.02
         with FastParquetDataset(
-            "gs://bucket/a.parquet",
+            "gs://bucket/train/a.parquet",
             batch_size=1000,
             storage_options=server.options,
             io=IO(transport="native"),
@@ -121,12 +120,11 @@ def test_what_is_in_work_is_given_up_with_the_dataset(tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"x": np.arange(groups * 1000)}), path, row_group_size=1000)
     cache = Cache(tmp_path / "cache", raw=False)
-    with GcsServer() as server:
-        server.put("bucket", "a.parquet", path.read_bytes())
+    with served([path]) as server:
         server.latency_s = 0.05
         for seen in (0, 1, 5):
             with FastParquetDataset(
-                "gs://bucket/a.parquet",
+                "gs://bucket/train/a.parquet",
                 batch_size=1000,
                 storage_options=server.options,
                 io=IO(transport="native", concurrency=4),
@@ -179,16 +177,17 @@ def test_few_of_the_threads_that_make_blocks_compute_at_a_time(tmp_path, monkeyp
     monkeypatch.setattr(BlockMaker, "record_batch", counted)
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"a": np.arange(32_000)}), path, row_group_size=1000)
-    with GcsServer() as server:
-        server.put("bucket", "a.parquet", path.read_bytes())
-        with FastParquetDataset(
-            "gs://bucket/a.parquet",
+    with (
+        served([path]) as server,
+        FastParquetDataset(
+            "gs://bucket/train/a.parquet",
             batch_size=1000,
             threads=2,
             storage_options=server.options,
             cache=tmp_path / "cache",
-        ) as dataset:
-            assert sum(batch.rows for batch in dataset) == 32_000
+        ) as dataset,
+    ):
+        assert sum(batch.rows for batch in dataset) == 32_000
     assert 1 <= most[0] <= 2
 
 

@@ -3,6 +3,7 @@
 import itertools
 import os
 from contextlib import nullcontext
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,7 @@ from torch.utils.data import DataLoader
 
 from fastload import IO, FastParquetDataset, Pad, SourceChangedError
 from support.damage import damage, write_groups
-from support.stores import GcsServer
+from support.stored_dataset import served
 
 ROWS, GROUP_ROWS, GROUPS, COLUMNS = 3000, 300, 10, 6
 CODECS = ["snappy", "zstd", "gzip", "lz4", "brotli"]
@@ -398,22 +399,22 @@ def test_each_worker_keeps_its_rows(tmp_path):
 def test_a_store_is_asked_once(tmp_path, codec):
     table = table_of()
     path = write(tmp_path / "a.parquet", table, compression=codec)
-    with GcsServer() as server:
-        with open(path, "rb") as file:
-            server.put("bucket", "train/a.parquet", file.read())
-        with dataset_of(
+    with (
+        served([Path(path)]) as server,
+        dataset_of(
             "gs://bucket/train/a.parquet",
             shuffle=True,
             storage_options=server.options,
             io=IO(transport="fsspec"),
-        ) as dataset:
-            rows_of(dataset)
-            asked = len(server.requests)
-            for _ in range(2):
-                rows = rows_of(dataset)
-                assert rows == expected(table, rows)
-            assert len(server.requests) == asked
-            assert dataset.stats().memory.kept_chunks >= 2 * GROUPS * COLUMNS
+        ) as dataset,
+    ):
+        rows_of(dataset)
+        asked = len(server.requests)
+        for _ in range(2):
+            rows = rows_of(dataset)
+            assert rows == expected(table, rows)
+        assert len(server.requests) == asked
+        assert dataset.stats().memory.kept_chunks >= 2 * GROUPS * COLUMNS
 
 
 @pytest.fixture

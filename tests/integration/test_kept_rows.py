@@ -2,6 +2,7 @@
 
 import itertools
 import os
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,7 @@ from fastload import (
     SourceChangedError,
     Stack,
 )
-from support.stores import GcsServer
+from support.stored_dataset import served
 
 ROWS, GROUP_ROWS = 6000, 500
 GROUPS = ROWS // GROUP_ROWS
@@ -212,22 +213,22 @@ def test_a_damaged_page_gives_the_same_error_in_each_pass(tmp_path, column):
 def test_a_store_is_asked_once(tmp_path):
     table = table_of()
     path = write(tmp_path / "a.parquet", table, write_page_index=True)
-    with GcsServer() as server:
-        with open(path, "rb") as file:
-            server.put("bucket", "a.parquet", file.read())
-        with dataset_of(
-            "gs://bucket/a.parquet",
+    with (
+        served([Path(path)]) as server,
+        dataset_of(
+            "gs://bucket/train/a.parquet",
             columns=KEPT,
             shuffle=True,
             storage_options=server.options,
             io=IO(transport="fsspec"),
-        ) as dataset:
-            rows_of(dataset)
-            asked = len(server.requests)
-            for _ in range(2):
-                rows = rows_of(dataset)
-                assert rows == expected(table, rows)
-            assert len(server.requests) == asked
+        ) as dataset,
+    ):
+        rows_of(dataset)
+        asked = len(server.requests)
+        for _ in range(2):
+            rows = rows_of(dataset)
+            assert rows == expected(table, rows)
+        assert len(server.requests) == asked
 
 
 def test_lists_that_are_padded(tmp_path):

@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader
 from fastload import IO, FastParquetDataset, StorageError
 from support.stepped_dataset import TIMEOUT_S
 from support.stored_dataset import FILES, assert_same, projected_bytes, served
-from support.stores import GcsServer, assert_few_connections
+from support.stores import assert_few_connections
 
 COLUMNS = ["c3", "c14", "s"]
 TRANSPORTS = ["fsspec", "native"]
@@ -329,10 +329,9 @@ def test_a_budget_that_leaves_little_for_reading_is_told(tmp_path):
     table = pa.table({f"c{k}": np.arange(100_000) for k in range(4)})
     pq.write_table(table, tmp_path / "a.parquet")
     small = {"batch_size": 40_000, "memory_budget": "5MB"}
-    with GcsServer() as server:
-        server.put("bucket", "a.parquet", (tmp_path / "a.parquet").read_bytes())
+    with served([tmp_path / "a.parquet"]) as server:
         options = {"storage_options": server.options, **small}
-        with FastParquetDataset("gs://bucket/a.parquet", **options) as dataset:
+        with FastParquetDataset("gs://bucket/train/a.parquet", **options) as dataset:
             with pytest.warns(
                 UserWarning, match="leaves 312500 bytes for data on its way from the store"
             ):

@@ -9,7 +9,7 @@ import pytest
 
 from fastload import IO, Cache, FastParquetDataset
 from fastload.testing import assert_same_rows
-from support.stores import GcsServer
+from support.stored_dataset import served
 from support.stores.server import rounds
 
 GROUP_ROWS = 20_000
@@ -95,14 +95,13 @@ def test_the_second_take_reads_only_pages_with_rows(path):
 @pytest.fixture
 def server(path, tmp_path, monkeypatch):
     monkeypatch.setenv("FASTLOAD_CACHE_DIR", str(tmp_path / "cache"))
-    with GcsServer() as server:
-        server.put("bucket", "rows.parquet", path.read_bytes())
+    with served([path]) as server:
         yield server
 
 
 def remote(server, **options):
     return FastParquetDataset(
-        "gs://bucket/rows.parquet",
+        "gs://bucket/train/",
         columns=COLUMNS,
         storage_options=server.options,
         io=IO(transport="native", hole_bytes=1024),
