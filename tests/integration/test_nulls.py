@@ -6,8 +6,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from torch.utils.data import DataLoader
 
-from fastload import Codes, Column, FastParquetDataset, Fixed, Hash, NullValueError, Pad, Stack
+from fastload import (
+    Codes,
+    Column,
+    DataWait,
+    DevicePrefetcher,
+    FastParquetDataset,
+    Fixed,
+    Hash,
+    NullValueError,
+    Pad,
+    Stack,
+)
+from fastload.testing import assert_same_rows
 
 ROWS = 1000
 
@@ -97,6 +110,79 @@ def test_masks_stand_beside_outputs_that_have_nulls(path, options):
         assert got["code"][row] == (i - 1 if i in (1, 2) and not null(i) else -1)
         assert got["own"][row] == (-1 if null(i) else i)
         assert got["pad"][row] == ([0, 0] if null(i) else [i, 0])
+
+
+@pytest.mark.parametrize("nulls", ["zero", "mask"])
+@pytest.mark.parametrize(
+    "columns",
+    [
+        None,
+        ["s", "i", "full"],
+        {
+            "*": ...,
+            "hash": Hash("i", 100),
+            "words": Hash("s", 100),
+            "code": Codes("i", [1, 2]),
+            "own": Column("i", fill=-1),
+            "marked": Column("f", valid=True),
+            "stack": Stack(["i", "full", "j"], torch.int64),
+            "filled": Stack(["i", "j"], torch.int64, fill=3),
+            "pad": Pad("l", 2, side="left", mask=True),
+            "fixed": Fixed("v", 2),
+        },
+    ],
+    ids=["all", "names", "specs"],
+)
+def test_the_check_of_rows_takes_nulls_as_the_dataset_does(path, columns, nulls):
+    table = pq.read_table(path)
+    if isinstance(columns, list):
+        table = table.select(columns)
+
+    def make():
+        return FastParquetDataset(path, columns=columns, nulls=nulls, batch_size=64)
+
+    for batches in (
+        make(),
+        DataLoader(make(), batch_size=None),
+        DataWait(DevicePrefetcher(DataLoader(make(), batch_size=None), "cpu")),
+        DataLoader(make().by_index(), batch_size=64),
+    ):
+        assert_same_rows(batches, table, columns)
+    assert_same_rows(make(), table, columns, ordered=False)
+    changed = table.set_column(
+        table.column_names.index("i"),
+        "i",
+        pa.array([5 if i == 3 else v for i, v in enumerate(table["i"].to_pylist())], pa.int32()),
+    )
+    with pytest.raises(AssertionError, match=r"got 0 - at row 3, column `(i|hash)`"):
+        assert_same_rows(make(), changed, columns)
+
+
+def test_the_check_of_rows_expects_the_masks_that_the_files_call_for(tmp_path):
+    table = pa.table({"x": [1, 2], "l": [[1], []], "n": [[1, None], [2]], "o": [[1], [2]]})
+    pq.write_table(table, tmp_path / "a.parquet", write_statistics=["l.list.element"])
+    dataset = FastParquetDataset(tmp_path, nulls="mask")
+    assert [name for name in dataset.schema if name.endswith("__valid")] == [
+        "x__valid",
+        "l__valid",
+        "n__valid",
+        "o__valid",
+    ]
+    assert_same_rows(dataset, table)
+    pq.write_table(table, tmp_path / "a.parquet")
+    dataset = FastParquetDataset(tmp_path, nulls="mask")
+    assert_same_rows(dataset, table)
+    with pytest.raises(AssertionError, match=r"Expected outputs .*'x__valid'"):
+        assert_same_rows(dataset, table.set_column(0, "x", pa.array([1, None])))
+
+
+def test_the_check_of_kept_rows_says_what_to_pass(path):
+    with FastParquetDataset(path, columns=["i"], nulls="zero") as dataset:
+        batches = list(dataset)
+    table = pq.read_table(path, columns=["i"])
+    with pytest.raises(ValueError, match='nulls="zero" or "mask", pass the dataset or its loader'):
+        assert_same_rows(batches, table)
+    assert_same_rows(batches, table, {"i": Column("i", fill=0)})
 
 
 def test_columns_without_statistics_get_a_mask(tmp_path):

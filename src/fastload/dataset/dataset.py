@@ -446,6 +446,7 @@ class FastParquetDataset(Resumable[_Item_co]):
             check_nulls=not selects,
         )
         self._columns = (columns, tuple(exclude))
+        self._nulls: Nulls = nulls
         self._steps.check_inputs(output.name for output in self._projection.outputs)
         self._lists = self._projection
         extra = self._extra_outputs(self._steps)

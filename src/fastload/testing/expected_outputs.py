@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -30,9 +30,9 @@ from fastload.testing.expected_leaves import ArrowLeaf, leaves_of
 from fastload.testing.expected_numbers import cast, is_binary, is_text, numbers_of
 
 if TYPE_CHECKING:
-    from fastload.schema.projection import Columns
+    from fastload.schema.projection import Columns, Nulls
 
-__all__ = ["ArrowOutput", "outputs_of"]
+__all__ = ["ArrowOutput", "NullRule", "outputs_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +48,51 @@ class ArrowOutput:
     any_nan: bool = False
 
 
-def outputs_of(table: Any, columns: Columns = None) -> dict[str, ArrowOutput]:
+@dataclass(frozen=True, slots=True)
+class NullRule:
+    """What becomes of nulls in columns without `fill` and `valid` of their own.
+
+    Attributes:
+        nulls: the `nulls` argument of a dataset.
+        names: names of the dataset's outputs. With nulls="mask", an output without nulls may have
+            a `__valid` output: footers may not say that the column has no null, and count empty
+            lists as nulls.
+    """
+
+    nulls: Nulls = "raise"
+    names: Container[str] = ()
+
+    @property
+    def zero(self) -> bool:
+        """True if a null becomes 0, False or an empty value, but NaN in floats."""
+        return self.nulls != "raise"
+
+    def masks(self, output: str, spec: LeafSpec | Stack, *, has_nulls: bool) -> bool:
+        """Return True if an output gets a `__valid` output that its spec does not ask for."""
+        if self.nulls != "mask" or isinstance(spec, Codes) or spec.fill is not None:
+            return False
+        return has_nulls or f"{output}__valid" in self.names
+
+
+def outputs_of(
+    table: Any, columns: Columns = None, rule: NullRule | None = None
+) -> dict[str, ArrowOutput]:
     """Return the outputs of a table by name.
 
     Args:
         table: a pyarrow.Table.
         columns: the `columns` argument of a dataset.
+        rule: what becomes of nulls; None = they raise, as with nulls="raise".
 
     Raises:
         KeyError: the table lacks a column.
-        ValueError: a column has nulls, and `columns` has no fill for the nulls.
+        ValueError: a column has nulls, and neither `columns` nor `rule` says what they become.
     """
+    rule = rule or NullRule()
     leaves = leaves_of(table)
     outputs: dict[str, ArrowOutput] = {}
     for output, spec in _specs(leaves, columns):
-        outputs.update(_outputs(output, spec, leaves))
+        outputs.update(_outputs(output, spec, leaves, rule))
     return outputs
 
 
@@ -104,18 +134,21 @@ def _spec(output: str, value: Any) -> Spec | None:
 
 
 def _outputs(
-    output: str, spec: Spec, leaves: Mapping[str, ArrowLeaf]
+    output: str, spec: Spec, leaves: Mapping[str, ArrowLeaf], rule: NullRule
 ) -> Iterator[tuple[str, ArrowOutput]]:
     if isinstance(spec, Stack):
         found = [leaf for name in spec.names for leaf in _find(leaves, name)]
         stored = [cast(numbers_of(leaf.values[:0]), None).dtype for leaf in found]
         dtype = torch_dtype(spec.dtype) or functools.reduce(torch.promote_types, stored)
-        items = [_items(leaf, Column("*", dtype, spec.fill)) for leaf in found]
+        items = [_items(leaf, Column("*", dtype, spec.fill), rule) for leaf in found]
         yield output, ArrowOutput(torch.stack(items, 1), any_nan=True)
+        valid = torch.stack([_valid(leaf) for leaf in found], 1)
+        if rule.masks(output, spec, has_nulls=not bool(valid.all())):
+            yield f"{output}__valid", ArrowOutput(valid)
         return
     name = column_name(spec)
     for leaf in _find(leaves, name):
-        yield from _column(output + leaf.name[len(name) :], spec, leaf)
+        yield from _column(output + leaf.name[len(name) :], spec, leaf, rule)
 
 
 def _find(leaves: Mapping[str, ArrowLeaf], name: str) -> list[ArrowLeaf]:
@@ -128,12 +161,12 @@ def _find(leaves: Mapping[str, ArrowLeaf], name: str) -> list[ArrowLeaf]:
 
 
 def _column(
-    output: str, spec: LeafSpec | Pad | Fixed, leaf: ArrowLeaf
+    output: str, spec: LeafSpec | Pad | Fixed, leaf: ArrowLeaf, rule: NullRule
 ) -> Iterator[tuple[str, ArrowOutput]]:
     lists = isinstance(spec, (Pad, Fixed))
     elements = spec.elements if isinstance(spec, (Pad, Fixed)) else spec
     any_nan = isinstance(elements, Column) and elements.dtype is not None
-    rows = _rows(leaf, elements, varying=lists)
+    rows = _rows(leaf, elements, rule, varying=lists)
     assert not lists or isinstance(rows, Ragged), f"Expected lists - at `{leaf.name}`"
     if isinstance(spec, Pad) and isinstance(rows, Ragged):
         yield output, ArrowOutput(_padded(rows, spec), any_nan)
@@ -145,12 +178,20 @@ def _column(
             yield f"{output}__mask", ArrowOutput(_padded(ones, mask))
     elif isinstance(spec, Fixed) and isinstance(rows, Ragged):
         assert bool((rows.offsets.diff()[torch.from_numpy(leaf.valid)] == spec.size).all())
-        fill = _fill(leaf, elements, rows.dtype)
+        fill = _fill(leaf, elements, rows.dtype, rule)
         yield output, ArrowOutput(_padded(rows, Pad("*", spec.size, value=fill or 0)), any_nan)
     else:
         yield output, ArrowOutput(rows, any_nan)
-    if isinstance(elements, Column) and elements.valid:
-        yield f"{output}__valid", ArrowOutput(torch.from_numpy(np.array(leaf.valid)))
+    valid = _valid(leaf)
+    # A null element of a list makes no row null, and yet gives the lists a mask.
+    has_nulls = not bool(valid.all()) or leaf.values.null_count > 0
+    asked = isinstance(elements, Column) and elements.valid
+    if asked or rule.masks(output, elements, has_nulls=has_nulls):
+        yield f"{output}__valid", ArrowOutput(valid)
+
+
+def _valid(leaf: ArrowLeaf) -> torch.Tensor:
+    return torch.from_numpy(np.array(leaf.valid))
 
 
 def _padded(rows: Ragged, spec: Pad) -> torch.Tensor:
@@ -164,15 +205,17 @@ def _padded(rows: Ragged, spec: Pad) -> torch.Tensor:
     return padded
 
 
-def _rows(leaf: ArrowLeaf, spec: LeafSpec, *, varying: bool) -> torch.Tensor | Ragged:
+def _rows(
+    leaf: ArrowLeaf, spec: LeafSpec, rule: NullRule, *, varying: bool
+) -> torch.Tensor | Ragged:
     kind = leaf.values.type
     levels = list(leaf.levels)
     rows: torch.Tensor | Ragged
     if isinstance(spec, Column) and (is_text(kind) or is_binary(kind)):
-        rows = _text(leaf, spec)
+        rows = _text(leaf, spec, rule)
     else:
-        rows = _items(leaf, spec)
-        fill = _fill(leaf, spec, rows.dtype)
+        rows = _items(leaf, spec, rule)
+        fill = _fill(leaf, spec, rows.dtype, rule)
         tensor = leaf.tensor
         while len(levels) > varying and levels[-1].size:
             lists = levels.pop()
@@ -192,7 +235,7 @@ def _as_tensors(lists: torch.Tensor, kind: Any) -> torch.Tensor:
     return tensors.permute(0, *(1 + dimension for dimension in order))
 
 
-def _fill(leaf: ArrowLeaf, spec: LeafSpec, dtype: torch.dtype) -> float | None:
+def _fill(leaf: ArrowLeaf, spec: LeafSpec, dtype: torch.dtype, rule: NullRule) -> float | None:
     """Return the number that replaces a null; None = no null may occur."""
     if isinstance(spec, Codes):
         return spec.unknown
@@ -203,10 +246,12 @@ def _fill(leaf: ArrowLeaf, spec: LeafSpec, dtype: torch.dtype) -> float | None:
         return spec.fill
     if isinstance(spec, Column) and spec.valid:
         return 0
-    return float("nan") if dtype.is_floating_point else None
+    if dtype.is_floating_point:
+        return float("nan")
+    return 0 if rule.zero else None
 
 
-def _items(leaf: ArrowLeaf, spec: LeafSpec) -> torch.Tensor:
+def _items(leaf: ArrowLeaf, spec: LeafSpec, rule: NullRule) -> torch.Tensor:
     """Return the elements of a leaf as numbers (N,)."""
     if isinstance(spec, Column):
         dtype = torch_dtype(spec.dtype)
@@ -215,7 +260,7 @@ def _items(leaf: ArrowLeaf, spec: LeafSpec) -> torch.Tensor:
     else:
         items = _keys(leaf.values, spec)
     nulls = leaf.values.is_null().to_numpy(zero_copy_only=False)
-    fill = _fill(leaf, spec, items.dtype)
+    fill = _fill(leaf, spec, items.dtype, rule)
     if nulls.any():
         _check_fill(leaf, fill)
         assign(items, torch.from_numpy(nulls), torch.tensor(fill, dtype=items.dtype, device="cpu"))
@@ -225,7 +270,9 @@ def _items(leaf: ArrowLeaf, spec: LeafSpec) -> torch.Tensor:
 def _check_fill(leaf: ArrowLeaf, fill: object) -> None:
     if fill is None:
         raise ValueError(
-            f"Expected no nulls, or fill= or valid=True for them - at column `{leaf.name}`"
+            "Expected no nulls, got some: pass columns= with fill= or valid=True for them, as the "
+            'dataset has; with nulls="zero" or "mask", pass the dataset or its loader, not batches '
+            f"kept from either - at column `{leaf.name}`"
         )
 
 
@@ -255,10 +302,10 @@ def _bucket(spec: Hash, word: Any) -> int:
     return core.xxhash64(data, spec.seed) % spec.buckets
 
 
-def _text(leaf: ArrowLeaf, spec: Column) -> Ragged:
+def _text(leaf: ArrowLeaf, spec: Column, rule: NullRule) -> Ragged:
     values = leaf.values
     kind = values.type
-    fill = b"" if spec.valid else None
+    fill = b"" if spec.valid or rule.zero else None
     if spec.fill is not None:
         assert isinstance(spec.fill, (str, bytes)), f"Expected str or bytes for `{leaf.name}`"
         fill = spec.fill.encode() if isinstance(spec.fill, str) else spec.fill

@@ -13,7 +13,8 @@ from fastload.batch.packed_rows import of_whole_batch
 from fastload.batch.ragged import Ragged, own_rows
 from fastload.batch.ragged_parts import describe
 from fastload.batch.tensor_views import bits
-from fastload.testing.expected_outputs import ArrowOutput, outputs_of
+from fastload.dataset.dataset import FastParquetDataset
+from fastload.testing.expected_outputs import ArrowOutput, NullRule, outputs_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping
@@ -36,7 +37,8 @@ def assert_same_rows(
     """Check that batches hold the rows of a table, value for value and bit for bit.
 
     The expected outputs are computed from the table alone, with pyarrow and numpy. So a dataset can
-    be checked against the result of `pyarrow.parquet.read_table`.
+    be checked against the result of `pyarrow.parquet.read_table`. Nulls become what the dataset's
+    `nulls` says.
 
     Example:
         path, columns = "train/part-000.parquet", ["f1", "label"]
@@ -53,9 +55,10 @@ def assert_same_rows(
     Raises:
         AssertionError: The rows differ; the message names the row, the column and both values.
         KeyError: The table lacks a column.
-        ValueError: The table has nulls, and `columns` has no fill for the nulls.
+        ValueError: The table has nulls, and neither `columns` nor the dataset's `nulls` says what
+            the nulls become. Of batches that were kept, and of a mix, `nulls` is not known.
     """
-    want = outputs_of(table, columns)
+    want = outputs_of(table, columns, _null_rule(batches))
     if ordered:
         _assert_in_order(batches, want, table.num_rows)
     else:
@@ -114,6 +117,17 @@ def row_keys(batch: Mapping[str, Any]) -> list[Hashable]:
         for value in _of_rows(batch).values()
     ]
     return list(zip(*columns, strict=True))
+
+
+def _null_rule(batches: object) -> NullRule:
+    """Return what becomes of nulls in batches: what their dataset says, if one can be found."""
+    read: Any = batches
+    while read is not None and not isinstance(read, FastParquetDataset):
+        held = getattr(read, "__dict__", {})
+        read = next(
+            (held[name] for name in ("dataset", "_loader", "_dataset") if name in held), None
+        )
+    return NullRule() if read is None else NullRule(read._nulls, read._projection.schema)  # noqa: SLF001
 
 
 def _of_rows(batch: Mapping[str, Any]) -> Mapping[str, Any]:
