@@ -272,8 +272,15 @@ class FilterSchema:
                 f"Expected one column `{name}` of types that promote to a common one for "
                 f"{argument}, got {self.refused[name]}"
             )
-        location = f"{self.path}, {argument}"
-        return ColumnNotFoundError(describe_not_found(name, self.arrow.names, location))
+        message = describe_not_found(name, self.arrow.names, f"{self.path}, {argument}")
+        path = tuple(name.split("."))
+        if type_at(self.arrow, path) is not None:
+            message = (
+                f"Expected a column of the files, got `{name}`: write "
+                f"pyarrow.compute.field{path} for a field of a struct in an "
+                f"Expression - at {self.path}, {argument}"
+            )
+        return ColumnNotFoundError(message)
 
 
 def _parsed(values: Sequence[Any], arrow: Any) -> Any:

@@ -41,7 +41,7 @@ SplitArgument = tuple[str | Sequence[str] | None, float, float]
 
 _FORM = 'a condition such as ("price", ">", 0), a list of conditions or a pyarrow Expression'
 _OPERATORS = ("==", "=", "!=", "<", ">", "<=", ">=", "in", "not in")
-_NULLS = "for nulls pass an Expression, pyarrow.compute.field(name).is_null()"
+_NULLS = "for nulls pass an Expression, pyarrow.compute.field(name).is_null() or .is_valid()"
 
 # The most characters of the text of filters, or of a split, in a saved state.
 _SHOWN = 200

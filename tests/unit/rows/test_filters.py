@@ -332,6 +332,13 @@ def test_errors_with_a_place_stay_what_they_are():
         (pc.field("numbr") > 1, ColumnNotFoundError, "`numbr`; the nearest is `number`"),
         ([("numbr", ">", 1)], ColumnNotFoundError, "the nearest is `number`"),
         (pc.field("user", "agee") > 1, ColumnNotFoundError, "user.agee"),
+        (
+            pc.field("user.age") > 1,
+            ColumnNotFoundError,
+            r"write pyarrow.*field\('user', 'age'\) for",
+        ),
+        (pc.field("user.agee") > 1, ColumnNotFoundError, "`user.agee`; the nearest is"),
+        ([("number", "!=", None)], ValueError, r"is_null\(\) or .is_valid\(\)"),
         (pc.field("number") == "x", SchemaError, "fit the columns' types"),
         (pc.field("number") + 1, SchemaError, "must evaluate to bool"),
         (5, TypeError, "Expected filters as"),
