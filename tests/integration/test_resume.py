@@ -246,7 +246,7 @@ def test_broken_states_are_refused(path, change):
 def test_after_needs_a_batch(path):
     with dataset_of(path) as dataset:
         batch = next(iter(dataset))
-        with pytest.raises(ValueError, match=r"yielded, got dict without a position"):
+        with pytest.raises(ValueError, match=r"got dict without a position \(a collate_fn"):
             dataset.state_dict(after=dict(batch))
         assert dataset.state_dict(after=batch.clone()) == dataset.state_dict(after=batch.to("cpu"))
 

@@ -203,7 +203,8 @@ class Resumable(IterableDataset[_Item_co]):
             if not isinstance(mark, BatchPosition):
                 raise ValueError(
                     f"Expected a batch that a {type(self).__name__} yielded, got "
-                    f"{type(after).__name__} without a position"
+                    f"{type(after).__name__} without a position (a collate_fn or a function that "
+                    "makes a new dict loses the position: let it change the Batch and return it)"
                 )
             position = mark.position
             if len(position.seeds) != self._seeds:

@@ -243,7 +243,11 @@ def _preprocess_step(step: Any) -> Step:
 
 def _augment_step(step: Any) -> Step:
     if isinstance(step, (PerBlock, PerRow)):
-        raise TypeError(f"Expected a callable fn(batch, seeds) in augment, got {step!r}")
+        raise TypeError(
+            f"Expected a callable fn(batch, seeds) in augment, got {step!r}, whose function gets "
+            "no seeds: pass it as preprocess=, which computes the same in every epoch, or write a "
+            "function of the batch and one seed for each row"
+        )
     if isinstance(step, Kernel):
         return Step(step, step.label)
     _refuse_arrays(step, "augment as fn(batch, seeds)")
