@@ -123,4 +123,11 @@ def _images() -> pa.Table:
         encoded = io.BytesIO()
         Image.fromarray(pixels).save(encoded, "JPEG")
         images.append({"bytes": encoded.getvalue(), "path": f"{number}.jpg"})
-    return pa.table({"image": images, "label": np.arange(100) % 10})
+    return pa.table(
+        {
+            "image": images,
+            "label": np.arange(100) % 10,
+            "height": 40 + np.arange(100) % 7,
+            "captions": [[f"caption {n}", f"image {n}"] for n in range(100)],
+        }
+    )
