@@ -2,9 +2,11 @@
 
 import json
 import pickle
+import re
 import shutil
 from collections import Counter
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from torch.utils.data import DataLoader
@@ -217,6 +219,27 @@ def test_another_order_is_refused(path, option, value):
         assert len(ids_of(dataset)) == ROWS
     with resumed(path, state) as dataset:
         assert ids_of(dataset) == rest
+
+
+def test_the_window_of_other_columns_is_named(tmp_path):
+    table = pa.table({"id": range(60), "image": ["x" * 3000] * 60, "size": range(60)})
+    pq.write_table(table, tmp_path / "a.parquet", use_dictionary=False)
+
+    def make(columns, **options):
+        path = tmp_path / "a.parquet"
+        return FastParquetDataset(path, columns=columns, batch_size=8, shuffle=True, **options)
+
+    with make(["id", "image"]) as dataset:
+        first = next(iter(dataset))
+        state = dataset.state_dict()
+    told = pytest.raises(ValueError, match=r"\(pass shuffle_window=\d+: its default")
+    with make(["id", "image", "size"]) as dataset, told as raised:
+        dataset.load_state_dict(state)
+    window = int(re.search(r"pass shuffle_window=(\d+)", str(raised.value))[1])
+    with make(["id", "image", "size"], shuffle_window=window) as dataset:
+        dataset.load_state_dict(state)
+        rest = [i for batch in dataset for i in batch["id"].tolist()]
+    assert sorted([*first["id"].tolist(), *rest]) == list(range(60))
 
 
 @pytest.mark.parametrize(

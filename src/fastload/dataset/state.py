@@ -247,9 +247,12 @@ def check_identity(
         if saved is None and name in _ADDED:
             continue
         if saved != value:
+            advice = ""
+            if name == "shuffle_window" and saved is not None:
+                advice = f" (pass shuffle_window={saved!r}: its default depends on the columns)"
             raise ValueError(
                 f"Expected {name}={saved!r}, as when the state was saved, got "
-                f"{name}={value!r}: a state cannot continue in another order"
+                f"{name}={value!r}: a state cannot continue in another order{advice}"
             )
 
 
