@@ -370,7 +370,8 @@ def test_outputs_that_change_on_the_way(paths, tmp_path):
         FastParquetDataset(paths, **options) as plain,
         FastParquetDataset(paths, cache=tmp_path, **options) as kept,
     ):
-        with pytest.warns(UserWarning, match="as in the first rows, got"):
+        told = r"output `y` as float32 \(B,\), as in the first rows, got float64 \(B,\): a step"
+        with pytest.warns(UserWarning, match=told):
             got = list(kept)
         assert [batch["i"].tolist() for batch in got] == [batch["i"].tolist() for batch in plain]
 

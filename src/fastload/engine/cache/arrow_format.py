@@ -184,6 +184,10 @@ def _said(field: Field) -> bytes:
     return json.dumps({**said, **more}).encode()
 
 
+def _shown(field: Field) -> str:
+    return " ".join(filter(None, field.described))
+
+
 def _checked(name: str, field: Field, value: torch.Tensor | Ragged) -> torch.Tensor | Ragged:
     """Return a value after checking that it fits its field.
 
@@ -198,7 +202,8 @@ def _checked(name: str, field: Field, value: torch.Tensor | Ragged) -> torch.Ten
         found = field_of(value)
     if found != field and replace(found, unit=field.unit) != field:
         raise UncacheableError(
-            f"Expected output `{name}` to be {field}, as in the first rows, got {found}"
+            f"Expected output `{name}` as {_shown(field)}, as in the first rows, got "
+            f"{_shown(found)}: a step has to return one dtype and shape for all rows, or a Ragged"
         )
     inner = value
     while isinstance(inner, Ragged):
