@@ -38,7 +38,7 @@ class ColumnLayout:
         fallbacks: number of chunks whose writer gave up the dictionary partway.
         bounds: number of chunks with a least and a greatest value.
         page_indexes: number of chunks with bounds and offsets of each page.
-        bloom_filters: number of chunks with a bloom filter.
+        bloom_filters: number of chunks with a bloom filter; 0 with pyarrow 24, which does not tell.
         nulls: number of nulls, as far as statistics count them.
         uncounted: number of chunks that may hold nulls, whose statistics count none.
     """
@@ -87,7 +87,8 @@ class ColumnLayout:
                 self.dictionary_bytes += chunk.data_page_offset - chunk.dictionary_page_offset
             self.fallbacks += bool(encodings - set(_DICTIONARY))
         self.page_indexes += chunk.has_column_index and chunk.has_offset_index
-        self.bloom_filters += chunk.bloom_filter_offset is not None
+        # pyarrow 24 has no such attribute.
+        self.bloom_filters += getattr(chunk, "bloom_filter_offset", None) is not None
         statistics = chunk.statistics if chunk.is_stats_set else None
         if statistics is not None:
             self.bounds += statistics.has_min_max
