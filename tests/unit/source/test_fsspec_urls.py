@@ -115,6 +115,31 @@ def test_the_cache_tells_directories_of_a_filesystem_apart(tmp_path):
             assert found == wanted
 
 
+@pytest.mark.parametrize("source", ["d/x.parquet", "d/*.parquet", "d/", "./"])
+@pytest.mark.parametrize("nested", [False, True])
+def test_files_of_a_directory_have_their_names_in_the_directory(
+    tmp_path, monkeypatch, source, nested
+):
+    """Though older fsspec tells the names that the files have in the filesystem below."""
+
+    def info(self, path, **options):
+        return self.fs.info(self._join(path), **options)
+
+    def find(self, path, **options):
+        found = self.fs.find(self._join(path), **options)
+        return {self._relpath(name): entry for name, entry in found.items()}
+
+    monkeypatch.setattr(DirFileSystem, "info", info)
+    monkeypatch.setattr(DirFileSystem, "find", find)
+    (tmp_path / "a" / "b" / "d").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "d" / "x.parquet").write_bytes(fixed([1, 2]))
+    local = fsspec.filesystem("file")
+    filesystem = DirFileSystem(tmp_path / "a" / "b", local)
+    if nested:
+        filesystem = DirFileSystem("b", DirFileSystem(tmp_path / "a", local))
+    assert values(source, filesystem=filesystem) == [1, 2]
+
+
 def test_rows_of_a_filter_are_kept_for_files_with_versions_only(directory):
     memory = fsspec.filesystem("memory")
     for written, wanted in (([1, 2, 3, 4], [3, 4]), ([4, 3, 2, 1], [4, 3])):

@@ -406,14 +406,15 @@ class _ThreadStore(Store):
     @override
     async def ls(self, directory: str) -> Sequence[StoredFile]:
         try:
-            found = (await self._run(self._fs.find, directory, detail=True)).values()
+            found = await self._run(self._fs.find, directory, detail=True)
         except FileNotFoundError:
             return ()
-        return _files(found, directory)
+        # Entries of a DirFileSystem hold the names in the filesystem below, until fsspec 2026.9.
+        return _files(({**entry, "name": name} for name, entry in found.items()), directory)
 
     @override
     async def info(self, path: str) -> StoredFile | None:
-        return _file(await self._run(self._fs.info, path))
+        return _file(await self._run(_info, self._fs, path))
 
     @override
     async def read(self, file: StoredFile, start: int, stop: int) -> Buffer:
@@ -423,6 +424,20 @@ class _ThreadStore(Store):
     @override
     async def close(self) -> None:
         """Do nothing: the filesystem belongs to its owner."""
+
+
+def _info(filesystem: Any, path: str) -> Mapping[str, Any]:
+    """Return what a filesystem with blocking calls tells of a file, with its name there.
+
+    A DirFileSystem returns the name in the filesystem below, until fsspec 2025.3.
+    """
+    from fsspec.implementations.dirfs import DirFileSystem
+
+    if type(filesystem).info is not DirFileSystem.info:
+        found: Mapping[str, Any] = filesystem.info(path)
+        return found
+    found = _info(filesystem.fs, filesystem._join(path))
+    return {**found, "name": filesystem._relpath(found["name"])}
 
 
 def _is_gcs(cls: Any) -> bool:
