@@ -62,8 +62,9 @@ def batch_html(values: Mapping[str, Any], rows: int) -> str:
     """
     columns = [_described(name, value) for name, value in values.items()]
     shown, whole = min(rows, _HTML_ROWS), of_whole_batch(values)
+    outputs = [(name, _as_rows(value)) for name, value in values.items()]
     cells = [
-        ["" if name in whole else _cell(value, row) for name, value in values.items()]
+        ["" if name in whole else _cell(value, row) for name, value in outputs]
         for row in range(shown)
     ]
     if rows > shown:
@@ -110,6 +111,13 @@ def _first_values(value: torch.Tensor) -> str:
 
 def _number(number: Any) -> str:
     return f"{number:.5g}" if isinstance(number, float) else str(number)
+
+
+def _as_rows(value: Any) -> Any:
+    """Return the rows of a nested tensor, which torch 2.4 can't index; another value as it is."""
+    if not isinstance(value, torch.Tensor) or not value.is_nested or value.device.type != "cpu":
+        return value
+    return value.unbind()  # also quicker: an index unbinds the tensor once a row
 
 
 def _cell(value: Any, row: int) -> str:

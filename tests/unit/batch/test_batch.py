@@ -160,7 +160,10 @@ def test_a_nested_tensor_has_a_text():
     lists = Ragged(torch.arange(3), torch.tensor([0, 1, 3]))
     batch = Batch({"x": torch.arange(2), "nested": lists.to_nested()})
     assert "  nested  int64  (2, j" in repr(batch)
-    assert batch._repr_html_().count("<tr>") == 3
+    html = batch._repr_html_()
+    assert html.count("<tr>") == 3
+    assert "[0]" in html
+    assert "[1, 2]" in html
 
 
 @pytest.mark.parametrize(
