@@ -452,7 +452,8 @@ def _checked_vocabulary(
     kind = type(vocabulary[0])
     if kind not in (str, bytes, int):
         raise TypeError(
-            f"Expected vocabulary of Codes to hold str, bytes or int, got {vocabulary[0]!r}"
+            "Expected vocabulary of Codes to hold str, bytes or int, got "
+            f"{vocabulary[0]!r} of type {kind.__name__}"
             f"{': write array.tolist()' if hasattr(vocabulary[0], 'item') else ''}"
             f"{': write array.to_pylist()' if hasattr(vocabulary[0], 'as_py') else ''}"
         )
