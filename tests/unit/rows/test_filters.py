@@ -391,11 +391,33 @@ def test_strings_and_dictionaries_of_several_writers(tmp_path, first, second):
     assert all(number + 3 in half for half in halves for number in half if number < 3)
 
 
-@pytest.mark.parametrize("nested", [pa.list_, pa.large_list, lambda arrow: pa.list_(arrow, 1)])
+@pytest.mark.parametrize("nested", [pa.list_, pa.large_list])
 def test_lists_of_strings_and_of_dictionaries(tmp_path, nested):
     dictionary = pa.dictionary(pa.int32(), pa.string())
     write_two(tmp_path, [["a"], ["b"], None], nested(dictionary), nested(pa.string()))
     assert kept(tmp_path, pc.field("v").is_valid()) == [0, 1, 3, 4]
+
+
+def fixed(arrow):
+    return pa.list_(arrow, 1)
+
+
+def test_lists_of_a_fixed_size_of_strings_and_of_dictionaries(tmp_path):
+    dictionary = pa.dictionary(pa.int32(), pa.string())
+    kept = two_files(tmp_path, [["a"], ["b"], ["c"]], fixed(dictionary), fixed(pa.string()))
+    assert kept(filters=pc.list_element(pc.field("v"), 0) != "b") == [0, 2, 3, 5]
+
+
+@pytest.mark.xfail(
+    int(pa.__version__.partition(".")[0]) < 26,
+    raises=ValueError,
+    reason="pyarrow before 26 can't read the null of a list of a fixed size",
+)
+def test_nulls_among_lists_of_a_fixed_size(tmp_path):
+    dictionary = pa.dictionary(pa.int32(), pa.string())
+    values = [["a"], ["b"], None]
+    kept = two_files(tmp_path, values, fixed(dictionary), fixed(pa.string()))
+    assert kept(filters=pc.field("v").is_valid()) == [0, 1, 3, 4]
 
 
 def test_structs_and_maps_of_strings_and_of_dictionaries(tmp_path):
