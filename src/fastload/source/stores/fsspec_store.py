@@ -218,7 +218,7 @@ async def _prepare_gcs(filesystem: Any, io: IO) -> None:
     once = getattr(type(filesystem)._request, "__wrapped__", None)
     if once is not None:
         filesystem._request = partial(once, filesystem)
-    if not filesystem._use_client_cert:
+    if not getattr(filesystem, "_use_client_cert", False):  # none until gcsfs 2026.6
         import aiohttp
         from fsspec.implementations.http import get_client
 
