@@ -50,7 +50,7 @@ class ArrowOutput:
 
 @dataclass(frozen=True, slots=True)
 class NullRule:
-    """What becomes of nulls in columns without `fill` and `valid` of their own.
+    """A rule for nulls in columns that have no `fill` and no `valid` of their own.
 
     Attributes:
         nulls: the `nulls` argument of a dataset.
