@@ -70,10 +70,13 @@ def test_only_the_columns_asked_for_are_read(path, names, shuffle):
         assert sum(batch.rows for batch in dataset) == ROWS
         after = bytes_read_by_this_process()
         counts = dataset._engine.pipeline.counts()
-        assert counts["read_bytes"] == dataset.stats().read.bytes == wanted
+        read = dataset.stats().read.bytes
+        assert counts["read_bytes"] == read
+        # In order, pages of the first batch are read once more, to be kept in memory.
+        assert wanted <= read <= (wanted if shuffle else 3 * wanted)
     # /proc/self/io counts its own text, and a few single bytes of each column chunk, by which it
     # is seen that they are in the page cache.
-    assert wanted <= after - before <= wanted + 2000
+    assert read <= after - before <= read + 2000
 
 
 def test_second_epoch_reads_again_what_is_not_kept(table, tmp_path):
@@ -113,7 +116,8 @@ def test_the_same_column_is_read_once(path):
     columns = {f"o{k}": Column("n01", dtype) for k, dtype in enumerate([None, torch.float64])}
     with FastParquetDataset(path, columns={**columns, "again": "n01"}, threads=1) as dataset:
         list(dataset)
-        assert dataset.stats().read.bytes <= 2 * chunk_bytes(path, ["n01"])
+        # Twice for the two types, and pages of the first batch once more, to be kept.
+        assert dataset.stats().read.bytes <= 3 * chunk_bytes(path, ["n01"])
 
 
 def test_struct_fields(path, table):
