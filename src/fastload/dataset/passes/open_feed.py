@@ -80,7 +80,7 @@ class FeedFactory:
             at = replace(start, taken=start.taken + taken)
             if self.plans:
                 if planned is None:
-                    mine = self.units.share(at, part, rank)
+                    mine = self.share_of(at, part, rank)
                     planned = self.plan_of(engine, at, mine, ramp=True)
                 feed: OpenFeed = self._scanning(engine, planned, before)
             else:
@@ -98,6 +98,10 @@ class FeedFactory:
         False with on_error="skip", where the reads depend on the row groups that fail.
         """
         return self.report is None
+
+    def share_of(self, start: Position, part: WorkerSlot, rank: int) -> Share:
+        """Return the positions that a pass delivers."""
+        return self.units.share(start, part, rank)
 
     def plan_of(self, engine: Engine, at: Position, mine: Share, *, ramp: bool) -> ReadPlan:
         """Return the read plan of a pass that delivers a share of the epoch of a position."""
