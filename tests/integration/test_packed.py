@@ -74,7 +74,9 @@ def test_windows_in_order_count_in_the_budget(tmp_path, options):
         made()
     with made(shuffle_window=int(str(refused.value).split()[-1])) as dataset:
         assert sum(1 for _ in dataset) >= 20_000 * 64 // 256
-        assert dataset.stats().memory.total < budget
+        memory = dataset.stats().memory
+    # Spare memory is that of datasets of other tests.
+    assert memory.total - memory.spare < budget
 
 
 @pytest.fixture

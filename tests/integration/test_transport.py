@@ -467,7 +467,8 @@ def test_memory_of_workers_is_bounded_and_counted_once(tmp_path):
                 memory = dataset.stats().memory
                 assert memory.batches > 0
                 assert memory.read > 0
-                most = max(most, memory.total)
+                # Spare memory is that of datasets of other tests.
+                most = max(most, memory.total - memory.spare)
                 shared = max(shared, shared_bytes())
         assert rows == 1_000_000
         assert dataset.stats().copied_batches == 0
@@ -476,7 +477,8 @@ def test_memory_of_workers_is_bounded_and_counted_once(tmp_path):
     assert 0 < shared < 1.25 * budget
     del batch, loader
     assert gone(0)
-    assert dataset.stats().memory.total < budget
+    memory = dataset.stats().memory
+    assert memory.total - memory.spare < budget
 
 
 def shared_bytes():
