@@ -184,7 +184,7 @@ void RegisterColumns(py::module_& m) {
              CheckCategories(spec);
              return spec;
            }),
-           py::kw_only(), py::arg("name"), py::arg("leaves"), py::arg("dtype"),
+           py::arg("name"), py::arg("leaves"), py::arg("dtype"),
            py::arg("bytes"), py::arg("fill"), py::arg("cast"), py::arg("unscaled"),
            py::arg("exact") = false, py::arg("multipliers") = py::tuple(),
            py::arg("constants") = py::tuple(), py::arg("depth") = 0,

@@ -128,7 +128,6 @@ def summarize_leaves(
 class ColumnSpec:
     def __init__(
         self,
-        *,
         name: str,
         leaves: Sequence[int],
         dtype: str,

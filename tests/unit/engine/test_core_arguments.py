@@ -1,11 +1,21 @@
-"""Tests of arguments that the core can't convert."""
+"""Tests of arguments of the core: their order, and values that the core can't convert."""
 
 from __future__ import annotations
+
+import re
+from dataclasses import fields
 
 import numpy as np
 import pytest
 
 from fastload.runtime.native import core
+from fastload.schema.column_plan import ColumnPlan
+
+
+def test_the_plan_of_a_column_has_the_order_of_the_arguments_of_the_core() -> None:
+    signature = core.ColumnSpec.__init__.__doc__
+    assert signature is not None
+    assert re.findall(r"(\w+): ", signature)[1:] == [member.name for member in fields(ColumnPlan)]
 
 
 def test_a_pass_with_a_number_of_more_than_64_bits_is_refused() -> None:
