@@ -73,18 +73,19 @@ def steps_of_ranks(reports):
     return [sorted(token for batch in step for token in batch) for step in zip(*runs, strict=True)]
 
 
-def expect_tokens_once(reports, lengths, start=1000):
-    """Check that each of two epochs has every token once, in as many steps of every rank.
+def expect_packed_runs(ranks, lengths, start=1000):
+    """Check a run of two epochs of packed rows, and the run that resumes after its fourth step.
+
+    Each epoch has every token once, in as many steps of every rank.
 
     Args:
-        reports: `steps`, and `tokens` of each step, of each rank.
+        ranks: of each rank, both runs: `steps` of an epoch, `tokens` of each step, and `weights`.
         lengths: tokens of each document.
         start: number of the first token.
-
-    Returns:
-        The steps of an epoch.
     """
+    reports = [report["packed"] for report in ranks]
     steps = reports[0]["steps"]
+    assert steps > 4
     assert [report["steps"] for report in reports] == [steps] * len(reports)
     assert [len(report["tokens"]) for report in reports] == [2 * steps] * len(reports)
     run = steps_of_ranks(reports)
@@ -92,4 +93,7 @@ def expect_tokens_once(reports, lengths, start=1000):
     for epoch in epochs:
         assert sorted(epoch) == list(range(start, start + sum(lengths)))
     assert epochs[0] != epochs[1]
-    return steps
+    for report in ranks:
+        whole, resumed = report["packed"], report["packed, in mid-epoch"]
+        assert resumed["tokens"] == whole["tokens"][4:]
+        assert resumed["weights"] == whole["weights"] == reports[0]["weights"]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from launching import expect_tokens_once, reports_of, require, run_script, steps_of_ranks
+from launching import expect_packed_runs, reports_of, require, run_script, steps_of_ranks
 from support.sample_files import write_sample
 from support.token_files import write_documents
 
@@ -96,13 +96,7 @@ def test_waits_are_logged(ranks):
 
 
 def test_packed_rows_come_in_equal_steps_and_every_token_once(ranks):
-    steps = expect_tokens_once([report["packed"] for report in ranks], LENGTHS)
-    assert ranks[0]["packed"]["weights"] == ranks[1]["packed"]["weights"]
-    for report in ranks:
-        resumed = report["packed, in mid-epoch"]
-        assert resumed["tokens"] == report["packed"]["tokens"][4:]
-        assert resumed["weights"] == report["packed"]["weights"]
-    assert steps > 4
+    expect_packed_runs(ranks, LENGTHS)
 
 
 def test_one_process_goes_on_with_the_same_steps_of_packed_rows(ranks, directory):
