@@ -78,9 +78,9 @@ def mixtures(draw, slices=None):
     return Mixture(chosen, weights, stop, seed, seeds, canonical_ranks=slices)
 
 
-shapes = st.tuples(st.integers(1, 4), st.integers(0, 3))
+shapes = st.tuples(st.integers(1, 4), st.integers(1, 3))
 # World, workers, and batches to deliver, modulo how many there are and one more.
-legs = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 3), st.integers(0, 99)), max_size=3)
+legs = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 3), st.integers(0, 99)), max_size=3)
 
 
 def batches_of(mixture, plan):
@@ -107,7 +107,7 @@ def in_turn(mixture, progress, world, rank, workers):
     """A rank's batches in the order in which a DataLoader asks its workers for them."""
     plans = [
         mix_plan(mixture, 7, progress, WorkerSlot(world, workers, worker), rank)
-        for worker in range(max(1, workers))
+        for worker in range(workers)
     ]
     rounds = itertools.zip_longest(*(batches_of(mixture, plan) for plan in plans))
     return [batch for batches in rounds for batch in batches if batch is not None]

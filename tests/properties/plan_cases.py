@@ -73,7 +73,7 @@ files = st.lists(st.lists(sizes, max_size=4), max_size=4)
 row_groups = st.one_of(files, files.map(lambda f: [[9, 0, 5], *f, [30]])).map(row_groups_of)
 uneven = st.sampled_from(["wrap", "drop", "pad", "keep"])
 worlds = st.integers(1, 5)
-worker_counts = st.integers(0, 4)
+worker_counts = st.integers(1, 4)
 shapes = st.tuples(worlds, worker_counts)
 
 
@@ -121,8 +121,7 @@ def batches_of(read):
 
 def in_turn(case, progress, world, rank, workers):
     """A rank's batches in the order in which a DataLoader asks its workers for them."""
-    count = max(1, workers)
-    queues = [batches_of(case.plan(progress, world, rank, workers, w)) for w in range(count)]
+    queues = [batches_of(case.plan(progress, world, rank, workers, w)) for w in range(workers)]
     rounds = itertools.zip_longest(*queues)
     return [batch for batches in rounds for batch in batches if batch is not None]
 

@@ -44,7 +44,7 @@ def test_ranks_and_workers_deliver_what_the_definition_says(case, legs, shape):
     assert most == max(len(batches) for batches, _ in outputs)
     for rank, (batches, _) in enumerate(outputs):
         assert case.batches(progress, world, rank, workers) == len(batches)
-        for worker, part in enumerate(even_slices(batches, max(1, workers))):
+        for worker, part in enumerate(even_slices(batches, workers)):
             read = case.plan(progress, world, rank, workers, worker)
             expected = [row_at[p] for batch in part for p, _ in batch]
             assert [tuple(row) for row in rows_of(read)] == expected
@@ -126,7 +126,7 @@ def test_the_same_world_goes_on_as_if_never_interrupted(case, shape, first, seco
 def test_skipped_batches_are_the_workers_own_first_ones(case, legs, shape, skip):
     world, workers = shape
     progress = progress_of(case, legs)
-    for rank, worker in itertools.product(range(world), range(max(1, workers))):
+    for rank, worker in itertools.product(range(world), range(workers)):
         whole = case.plan(progress, world, rank, workers, worker)
         rest = case.plan(progress, world, rank, workers, worker, skip)
         assert batches_of(rest) == batches_of(whole)[skip:]
@@ -198,7 +198,7 @@ def test_plans_are_well_formed(case, legs, shape):
         )
     }
     stripe_rows = case.stripe_batches * case.options.batch_size
-    for rank, worker in itertools.product(range(world), range(max(1, workers))):
+    for rank, worker in itertools.product(range(world), range(workers)):
         read = case.plan(progress, world, rank, workers, worker)
         for array, width in ((read.pieces, 4), (read.takes, 2), (read.windows, 2)):
             assert array.dtype == np.int64

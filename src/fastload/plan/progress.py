@@ -45,7 +45,7 @@ class Leg:
 
     Args:
         world: number of ranks.
-        workers: number of DataLoader workers of each rank; 0 counts as 1.
+        workers: number of DataLoader workers of each rank, at least 1; 0 becomes 1.
         delivered: batches that each rank delivered in this leg, and steps that it left out.
 
     Raises:
@@ -59,10 +59,12 @@ class Leg:
     def __post_init__(self) -> None:
         expect_at_least(1, world=self.world)
         expect_at_least(0, workers=self.workers, delivered=self.delivered)
+        if not self.workers:
+            object.__setattr__(self, "workers", 1)
 
     def continues(self, world: int, workers: int) -> bool:
         """Return True if a run on `world` ranks with `workers` workers continues this leg."""
-        return self.world == world and max(1, self.workers) == max(1, workers)
+        return (self.world, self.workers) == (world, workers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ class WorkerSlot:
 
     Attributes:
         world: number of ranks.
-        workers: number of DataLoader workers of each rank; 0 counts as 1.
+        workers: number of DataLoader workers of each rank, at least 1.
         worker: number of this worker.
     """
 
@@ -104,7 +106,7 @@ def advance(progress: Sequence[Leg], world: int, workers: int, delivered: int) -
     A run on the same number of ranks and workers lengthens the last leg, so the state stays small
     however often a run is resumed.
     """
-    leg = Leg(world, max(1, workers), delivered)
+    leg = Leg(world, workers, delivered)
     return merged([*progress, leg]) if delivered else merged(progress)
 
 
@@ -168,10 +170,9 @@ def share(
     here = turn(total_rows, options, progress, part, rank, skip_batches)
     split = split_rest(total_rows, options, here.before, part.world)
     skipped = skipped_steps(options.skip_steps, steps_of(here.before), int(split.batches[rank]))
-    workers = max(1, part.workers)
     if len(skipped):
-        return part_of_worker(split, rank, workers, here.worker, skipped, here.delivered)
-    runs = near_equal(split.batches[rank], workers)
+        return part_of_worker(split, rank, part.workers, here.worker, skipped, here.delivered)
+    runs = near_equal(split.batches[rank], part.workers)
     first, count = (int(of[here.worker]) for of in runs)
     return split.share(rank, first + here.delivered, first + count)
 
@@ -191,7 +192,7 @@ def turn(
     Raises:
         ValueError: a leg claims more batches than it had, or the rank or worker does not exist.
     """
-    workers = max(1, part.workers)
+    workers = part.workers
     _expect_within("rank", rank, part.world)
     _expect_within("worker", part.worker, workers)
     expect_at_least(0, skip_batches=skip_batches)
@@ -219,7 +220,7 @@ def _after(split: RankSplit, leg: Leg, intervals: Int64s) -> Int64s:
     split.expect_delivered(leg.delivered)
     if leg.delivered == split.most:
         return intervals[:0]  # finished; rows left over by "drop" and drop_last are not delivered
-    first, count = near_equal(split.batches, max(1, leg.workers))  # (world, workers)
+    first, count = near_equal(split.batches, leg.workers)  # (world, workers)
     return split.without(first, count, _delivered_by_worker(count, leg.delivered))
 
 

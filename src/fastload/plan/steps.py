@@ -103,14 +103,13 @@ def step_of_leg(progress: Sequence[Leg], world: int, workers: int, step: int) ->
         workers: number of DataLoader workers of each rank after `progress`; 0 counts as 1.
         step: number of the step in the epoch.
     """
-    *before, last = merged([*progress, Leg(world, max(1, workers), 0)])
+    *before, last = merged([*progress, Leg(world, workers, 0)])
     first = 0
     for number, leg in enumerate(before):
         if step < first + leg.delivered:
-            own = (leg.world, max(1, leg.workers))
-            return StepOfLeg(tuple(before[:number]), *own, step - first)
+            return StepOfLeg(tuple(before[:number]), leg.world, leg.workers, step - first)
         first += leg.delivered
-    return StepOfLeg(tuple(before), last.world, max(1, last.workers), step - first)
+    return StepOfLeg(tuple(before), last.world, last.workers, step - first)
 
 
 def step_shares(

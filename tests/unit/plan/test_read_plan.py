@@ -95,6 +95,7 @@ def test_progress_stays_short():
     assert progress == (Leg(2, 4, 300),)
     assert advance(progress, 2, 0, 0) == progress
     assert advance(progress, 2, 0, 1) == (*progress, Leg(2, 1, 1))
+    assert advance([Leg(2, 0, 300)], 2, 1, 3) == (Leg(2, 1, 303),)
 
 
 def test_a_finished_epoch_has_nothing_left():

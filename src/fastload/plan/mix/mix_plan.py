@@ -179,15 +179,14 @@ def mix_plan(
     if mixture.canonical_ranks is not None:
         slices = slices_of_rank(mixture.canonical_ranks, rank, world)
         progress, world, rank = merged_ranks(progress), 1, 0
-    workers = max(1, part.workers)
-    before, done = going_on(progress, world, workers)
+    before, done = going_on(progress, world, part.workers)
     state = _state_on(mixture, epoch, before, world)
     expect_delivered(done, len(state.rest), state.world)
     skipped = skipped_steps(mixture.skip_steps, steps_of(before), len(state.rest))
     steps = done - int(np.searchsorted(skipped, done))
-    turn = (part.worker + steps) % workers
-    delivered = -(-max(0, steps - turn) // workers)
-    slot = _Slot(rank, slices, workers, turn, delivered + skip_batches, done)
+    turn = (part.worker + steps) % part.workers
+    delivered = -(-max(0, steps - turn) // part.workers)
+    slot = _Slot(rank, slices, part.workers, turn, delivered + skip_batches, done)
     return MixPlan(mixture, state, slot, skipped)
 
 
@@ -364,10 +363,9 @@ def _source_after(mixture: Mixture, state: _MixState, leg: Leg, number: int) -> 
             repetition = running.number + 1 + whole
             running = _Repetition(_seed_of(seed, repetition), again, repetition)
     split = running.split
-    workers = max(1, leg.workers)
-    turns = steps[start : start + split.most] % workers
-    count_of = np.bincount(turns, minlength=workers)
-    delivered = np.bincount(turns[: draws - start], minlength=workers)
+    turns = steps[start : start + split.most] % leg.workers
+    count_of = np.bincount(turns, minlength=leg.workers)
+    delivered = np.bincount(turns[: draws - start], minlength=leg.workers)
     runs = np.stack([np.cumsum(count_of) - count_of, count_of, delivered])[:, np.newaxis]
     return _SourceState(split.without(*runs), running.seed, running.number)
 
