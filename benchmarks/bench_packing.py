@@ -150,7 +150,7 @@ def planning_us(dataset: FastParquetDataset, spec: Pack | TokenBudget, repeats: 
         units = token_units(spec, lengths, options)
         start = time.perf_counter()
         at = Position(0, epoch, ())
-        mine = units.share(at, WorkerSlot(1), 0)
+        mine = units.share(at, WorkerSlot(1))
         units.read_plan(at, mine, stripe_rows=_BATCH_ROWS, ramp=True)
         best = min(best, time.perf_counter() - start)
     return best / dataset.num_rows * 1e6

@@ -56,14 +56,12 @@ def bytes_of(path, groups):
 def planned_groups(path, options, progress=()):
     """The row groups that the windows of a rank touch, by the definition of the order."""
     with FastParquetDataset(path, **options) as dataset:
-        rank = options.get("rank", 0), options.get("world_size", 1)
         pieces = read_plan(
             dataset._rows.row_groups,
             dataset._options,
             0,
             progress,
-            WorkerSlot(rank[1]),
-            rank[0],
+            WorkerSlot(options.get("world_size", 1), rank=options.get("rank", 0)),
             stripe_rows=options["batch_size"],
         ).pieces
     return {int(group) for _, group, _, _ in pieces}

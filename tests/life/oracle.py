@@ -101,7 +101,7 @@ class Oracle:
         parts = []
         for worker in range(count):
             plan = read_plan(
-                self.groups, self.options, epoch, progress, WorkerSlot(world, count, worker), rank,
+                self.groups, self.options, epoch, progress, WorkerSlot(world, count, worker, rank),
                 stripe_rows=4 * size,
             )  # fmt: skip
             ids = self.ids(rows_of(plan))

@@ -106,7 +106,7 @@ def queue_of(mixture, plan, number):
 def in_turn(mixture, progress, world, rank, workers):
     """A rank's batches in the order in which a DataLoader asks its workers for them."""
     plans = [
-        mix_plan(mixture, 7, progress, WorkerSlot(world, workers, worker), rank)
+        mix_plan(mixture, 7, progress, WorkerSlot(world, workers, worker, rank))
         for worker in range(workers)
     ]
     rounds = itertools.zip_longest(*(batches_of(mixture, plan) for plan in plans))

@@ -52,7 +52,7 @@ def packed_units(lengths, fit, slices):
 def squares_of(units, epoch, rank):
     """Return the sum of the squared lengths of a rank's segments, and the rank's tokens."""
     at = Position(0, epoch, ())
-    share = units.share(at, WorkerSlot(RANKS), rank)
+    share = units.share(at, WorkerSlot(RANKS, rank=rank))
     segments = units.read_plan(at, share, stripe_rows=8, ramp=False).segments
     tokens = segments[segments[:, 0] != PADDING, 2].astype(np.int64)
     return int((tokens**2).sum()), int(tokens.sum())

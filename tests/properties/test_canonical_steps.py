@@ -37,7 +37,7 @@ def batches_of(units, at, world, rank, workers):
     """The rows of the batches that a rank delivers after a position, in the order of its steps."""
     of_workers = []
     for worker in range(workers):
-        share = units.share(at, WorkerSlot(world, workers, worker), rank)
+        share = units.share(at, WorkerSlot(world, workers, worker, rank))
         plan = units.read_plan(at, share, stripe_rows=60, ramp=False)
         # Each batch as a plan of its own, since lanes interleave.
         rows = []

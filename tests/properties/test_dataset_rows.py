@@ -48,8 +48,7 @@ def planned_rows(tables, reading, epoch):
         options_of(reading),
         epoch,
         (),
-        WorkerSlot(reading["world_size"]),
-        reading["rank"],
+        WorkerSlot(reading["world_size"], rank=reading["rank"]),
         stripe_rows=reading["batch_size"],
     )
     rows = rows_of(plan)

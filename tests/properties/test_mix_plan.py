@@ -88,14 +88,14 @@ def test_each_world_draws_anew():
     rows = row_source(1200, Options(1, uneven="drop"))
     mixture = Mixture((rows, rows), None, "all", 1, (0, 1))
     orders = [
-        mix_plan(mixture, epoch, (), WorkerSlot(world), 0).order
+        mix_plan(mixture, epoch, (), WorkerSlot(world)).order
         for epoch in (0, 1)
         for world in (1, 2)
     ]
-    orders.append(mix_plan(mixture, 0, [Leg(1, 1, 300)], WorkerSlot(2), 0).order)
-    orders.append(mix_plan(mixture, 0, [Leg(1, 1, 300), Leg(2, 0, 300)], WorkerSlot(1), 0).order)
+    orders.append(mix_plan(mixture, 0, [Leg(1, 1, 300)], WorkerSlot(2)).order)
+    orders.append(mix_plan(mixture, 0, [Leg(1, 1, 300), Leg(2, 0, 300)], WorkerSlot(1)).order)
     # But not each number of workers.
-    assert (mix_plan(mixture, 0, [Leg(1, 3, 300)], WorkerSlot(1), 0).order == orders[0][300:]).all()
+    assert (mix_plan(mixture, 0, [Leg(1, 3, 300)], WorkerSlot(1)).order == orders[0][300:]).all()
     heads = {bytes(order[:200].tolist()) for order in orders}
     # Those of an epoch on its first world are alike at first.
     assert len(heads) == len(orders) - 2
@@ -109,7 +109,7 @@ def test_more_legs_than_python_has_stack_frames():
     # The states that are kept are those that a fresh process finds.
     for some in (legs[:-1], legs, legs[:-20]):
         fresh = dataclasses.replace(mixture, states=type(mixture.states)(8))
-        here, there = (mix_plan(one, 7, some, WorkerSlot(2), 1) for one in (mixture, fresh))
+        here, there = (mix_plan(one, 7, some, WorkerSlot(2, rank=1)) for one in (mixture, fresh))
         assert here.order.tolist() == there.order.tolist()
 
 
@@ -139,7 +139,7 @@ def test_skipped_batches_are_a_workers_own_first_ones(mixture, shape, stop, skip
     stop %= mix_batches(mixture, 7, (), world) + 1
     progress = advance((), world, workers, stop)
     for worker in range(workers):
-        arguments = (mixture, 7, progress, WorkerSlot(world, workers, worker), 0)
+        arguments = (mixture, 7, progress, WorkerSlot(world, workers, worker))
         whole = list(batches_of(mixture, mix_plan(*arguments)))
         rest = mix_plan(*arguments, skip_batches=skip)
         assert list(batches_of(mixture, rest)) == whole[skip:]
@@ -166,16 +166,16 @@ def test_repetitions_have_as_many_batches_as_their_own_orders_give():
     options = Options(1, shuffle=True, shuffle_window=7)
     packed = SourceUnits(PackedUnits(lists, options, Packing(10), permutation, PACKER))
     mixture = Mixture((row_source(300, Options(1)), packed), (1.0, 1.0), "repeat", 3, (0, 1))
-    shares = list(mix_plan(mixture, 7, (), WorkerSlot(1), 0).shares(1))
+    shares = list(mix_plan(mixture, 7, (), WorkerSlot(1)).shares(1))
     totals = [packed.total(own.seed, 7) for own in shares]
     assert len(set(totals)) > 1
     assert [own.split.most for own in shares] == totals
     # A run that resumes in the middle of a later repetition goes on with that repetition.
-    order = mix_plan(mixture, 7, (), WorkerSlot(1), 0).order
+    order = mix_plan(mixture, 7, (), WorkerSlot(1)).order
     middle = int(np.flatnonzero(order == 1)[totals[0] + totals[1] + 3])
-    rest = next(mix_plan(mixture, 7, [Leg(1, 1, middle)], WorkerSlot(1), 0).shares(1))
+    rest = next(mix_plan(mixture, 7, [Leg(1, 1, middle)], WorkerSlot(1)).shares(1))
     assert (rest.seed, rest.delivered) == (shares[2].seed, 3)
-    rest = next(mix_plan(mixture, 7, [Leg(1, 1, middle)], WorkerSlot(2), 0).shares(1))
+    rest = next(mix_plan(mixture, 7, [Leg(1, 1, middle)], WorkerSlot(2)).shares(1))
     assert (rest.seed, rest.split.total) == (shares[2].seed, totals[2] - 3)
 
 
@@ -197,7 +197,7 @@ def test_a_repetition_without_a_batch_has_the_order_of_the_first():
     packed = SourceUnits(PackedUnits(lists, options, Packing(5), permutation, PACKER))
     seed = next(seed for seed in itertools.count() if packed.total(seed, 7) == 2)
     mixture = Mixture((row_source(99, Options(1)), packed), (1.0, 1.0), "repeat", 3, (0, seed))
-    shares = list(mix_plan(mixture, 7, (), WorkerSlot(1), 0).shares(1))
+    shares = list(mix_plan(mixture, 7, (), WorkerSlot(1)).shares(1))
     assert min(own.split.most for own in shares) > 0
     assert sum(own.seed == seed for own in shares) > 10
     assert len({own.seed for own in shares}) > 2

@@ -35,11 +35,11 @@ def test_steps_do_not_depend_on_ranks(mixture, legs, last_workers, skipped):
         for rank in range(world):
             assert in_turn(mixture, progress, world, rank, workers) == whole
             each = SLICES // world
-            plan = mix_plan(mixture, 7, progress, WorkerSlot(world, workers, workers - 1), rank)
+            plan = mix_plan(mixture, 7, progress, WorkerSlot(world, workers, workers - 1, rank))
             for number in range(len(mixture.sources)):
                 for own in plan.shares(number):
                     assert own.share.slices == range(rank * each, (rank + 1) * each)
-        plan = mix_plan(mixture, 7, progress, WorkerSlot(world, workers), 0)
+        plan = mix_plan(mixture, 7, progress, WorkerSlot(world, workers))
         steps = min(steps, len(whole))
         found += whole[:steps]
         over = steps_over(plan.skipped, steps)
@@ -64,7 +64,7 @@ def test_a_world_that_does_not_divide_the_slices_is_refused(mixture):
     with pytest.raises(ValueError, match="divides canonical_ranks=12, got 5"):
         mix_batches(mixture, 7, (), 5)
     with pytest.raises(ValueError, match="divides canonical_ranks=12, got 5"):
-        mix_plan(mixture, 7, (), WorkerSlot(5), 0)
+        mix_plan(mixture, 7, (), WorkerSlot(5))
 
 
 @thorough
@@ -87,7 +87,7 @@ def test_steps_that_are_left_have_their_rows(mixture, legs, shape, skipped, stop
     # The states after some of these steps go on with the next step.
     for number in (stop, again):
         number %= len(ranks[0]) + 1
-        plan = mix_plan(without, 7, progress, WorkerSlot(world, workers), 0)
+        plan = mix_plan(without, 7, progress, WorkerSlot(world, workers))
         progress = advance(progress, world, workers, steps_over(plan.skipped, number))
         ranks = [left[number:] for left in ranks]
         for rank, left in enumerate(ranks):
@@ -103,12 +103,12 @@ def test_workers_resume_on_their_own(mixture, shape, skipped, stop, taken):
     mixture = dataclasses.replace(mixture, skip_steps=tuple(sorted(skipped)))
     world, workers = shape
     left = mix_batches(mixture, 7, (), world)
-    whole = mix_plan(mixture, 7, (), WorkerSlot(world, workers), 0)
+    whole = mix_plan(mixture, 7, (), WorkerSlot(world, workers))
     progress = advance((), world, workers, steps_over(whole.skipped, stop % (left + 1)))
     for worker in range(workers):
         part = WorkerSlot(world, workers, worker)
-        plan = mix_plan(mixture, 7, progress, part, 0)
-        rest = mix_plan(mixture, 7, progress, part, 0, skip_batches=taken)
+        plan = mix_plan(mixture, 7, progress, part)
+        rest = mix_plan(mixture, 7, progress, part, skip_batches=taken)
         assert rest.order.tolist() == plan.order.tolist()[taken:]
         for number in range(len(mixture.sources)):
             drawn = int((plan.order[:taken] == number).sum())

@@ -243,11 +243,10 @@ def test_what_units_keep_from_pass_to_pass_changes_no_plan(case, shape, passes):
     kept = RowUnits(case.row_groups, case.options)
     for seed, epoch, ahead, expected in passes:
         at = Position(seed, epoch, ())
-        rank = epoch % world
-        part = WorkerSlot(world, workers, 0)
+        part = WorkerSlot(world, workers, rank=epoch % world)
         plans = []
         for units in (kept, RowUnits(case.row_groups, case.options)):
-            mine = units.share(at, part, rank)
+            mine = units.share(at, part)
             if units is kept:
                 foreseen = at if expected else Position(seed, epoch + 1, ())
                 parts = units.prepare(foreseen, mine)

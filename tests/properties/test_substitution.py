@@ -78,7 +78,7 @@ def rows_of_rank(case, progress, world, rank, workers):
 
 def share_of(case, progress, world, rank, workers, worker):
     total = case.row_groups.total_rows
-    here = turn(total, case.options, progress, WorkerSlot(world, workers, worker), rank, 0)
+    here = turn(total, case.options, progress, WorkerSlot(world, workers, worker, rank), 0)
 
     def plan_of(number):
         return case.plan(here.before, world, rank, workers, number)

@@ -682,9 +682,8 @@ class FastParquetDataset(Resumable[_Item_co]):
         with self._beginning() as (start, part):
             skipped = self._skipped(start, part)
             engine = self._engines.of_process(part.workers)
-            rank = self._resolved_rank().rank
             feed = self._ahead.take(engine, start, part)
-            feed = feed or self._feeds.open(engine, start, part, rank)
+            feed = feed or self._feeds.open(engine, start, part)
             feed.on_opened = self._prepare_next if engine.looks_ahead else None
             if engine.looks_ahead:
                 self._units.foresee(self._next_position)
@@ -919,10 +918,10 @@ class FastParquetDataset(Resumable[_Item_co]):
         if scan is None or engine is None or running is None:
             self._ahead.drop()
             return True
-        feeds, part, rank = self._feeds, running.part, self._resolved_rank().rank
+        feeds, part = self._feeds, running.part
 
         def plan(before: core.Scan) -> NextPass:
-            return NextPass(feeds, engine, self._next_position(), part, rank, before)
+            return NextPass(feeds, engine, self._next_position(), part, before)
 
         try:
             return self._ahead.step(scan, plan)

@@ -365,12 +365,8 @@ class Resumable(IterableDataset[_Item_co]):
         rank.check_unchanged()
         self._end_pass(*_SECOND_ITER)
         info = get_worker_info()
-        part = (
-            WorkerSlot(rank.world)
-            if info is None
-            else WorkerSlot(rank.world, info.num_workers, info.id)
-        )
-        return start, part
+        workers, worker = (1, 0) if info is None else (info.num_workers, info.id)
+        return start, WorkerSlot(rank.world, workers, worker, rank.rank)
 
     def _warn_of_late_steps(self, skip_steps: Sequence[int], start: Position, left: int) -> None:
         """Warn once if an epoch ends before the steps that it is to leave out.

@@ -159,5 +159,5 @@ def _plan_of(
         offset=0 if options.shuffle else options.offset,
         skip_steps=(),
     )
-    part = WorkerSlot(world, workers=share[1], worker=share[0])
-    return read_plan(row_groups, in_order, 0, (), part, number, stripe_rows=stripe_rows)
+    part = WorkerSlot(world, workers=share[1], worker=share[0], rank=number)
+    return read_plan(row_groups, in_order, 0, (), part, stripe_rows=stripe_rows)

@@ -93,7 +93,7 @@ class BatchPosition(NamedTuple):
         at = self.start
         weights = (at.weights,) if at.weights else ()
         start = (at.seed, at.epoch, legs, at.taken, at.seeds, *weights)
-        part = (self.part.world, self.part.workers, self.part.worker)
+        part = (self.part.world, self.part.workers, self.part.worker, self.part.rank)
         return batch_position_of, (start, part, self.delivered, self.source, self.of)
 
     def of_source(self, name: str) -> BatchPosition:
@@ -103,14 +103,14 @@ class BatchPosition(NamedTuple):
 
 def batch_position_of(
     start: tuple[Any, ...],
-    part: tuple[int, int, int],
+    part: tuple[int, ...],
     delivered: int,
     source: str | None,
     of: str = "",
 ) -> BatchPosition:
     """Build a BatchPosition from the plain values that `BatchPosition.__reduce__` pickles.
 
-    Batches that earlier versions have saved hold no `of`.
+    Batches that earlier versions have saved hold no `of`, and no rank in `part`.
     """
     seed, epoch, legs, *rest = start
     progress = tuple(Leg(*leg) for leg in legs)

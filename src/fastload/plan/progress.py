@@ -69,7 +69,7 @@ class Leg:
 
 @dataclass(frozen=True, slots=True)
 class WorkerSlot:
-    """The number of one worker in a pass, out of how many workers, on how many ranks.
+    """The number of one worker in a pass and of its rank, out of how many workers and ranks.
 
     A DataLoader without worker processes counts as one worker.
 
@@ -77,11 +77,13 @@ class WorkerSlot:
         world: number of ranks.
         workers: number of DataLoader workers of each rank, at least 1.
         worker: number of this worker.
+        rank: number of the worker's rank.
     """
 
     world: int
     workers: int = 1
     worker: int = 0
+    rank: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,10 +156,9 @@ def share(
     options: Options,
     progress: Sequence[Leg],
     part: WorkerSlot,
-    rank: int,
     skip_batches: int,
 ) -> Share:
-    """Return the positions that the worker in a slot of `rank` delivers after `progress`.
+    """Return the positions that the worker in a slot delivers after `progress`.
 
     The first `skip_batches` batches of the worker are left out. If there are as many ranks and
     workers as in the last leg, the last leg continues: the worker whose turn is next becomes
@@ -167,7 +168,8 @@ def share(
     Raises:
         ValueError: a leg claims more batches than it had, or the rank or worker does not exist.
     """
-    here = turn(total_rows, options, progress, part, rank, skip_batches)
+    rank = part.rank
+    here = turn(total_rows, options, progress, part, skip_batches)
     split = split_rest(total_rows, options, here.before, part.world)
     skipped = skipped_steps(options.skip_steps, steps_of(here.before), int(split.batches[rank]))
     if len(skipped):
@@ -182,17 +184,16 @@ def turn(
     options: Options,
     progress: Sequence[Leg],
     part: WorkerSlot,
-    rank: int,
     skip_batches: int,
 ) -> WorkerTurn:
-    """Return the part of a leg that the worker in a slot of `rank` delivers after `progress`.
+    """Return the part of a leg that the worker in a slot delivers after `progress`.
 
     The worker's next `skip_batches` batches count as delivered.
 
     Raises:
         ValueError: a leg claims more batches than it had, or the rank or worker does not exist.
     """
-    workers = part.workers
+    workers, rank = part.workers, part.rank
     _expect_within("rank", rank, part.world)
     _expect_within("worker", part.worker, workers)
     expect_at_least(0, skip_batches=skip_batches)

@@ -127,13 +127,12 @@ def read_plan(
     epoch: int,
     progress: Sequence[Leg],
     part: WorkerSlot,
-    rank: int,
     *,
     stripe_rows: int,
     ramp: bool = False,
     skip_batches: int = 0,
 ) -> ReadPlan:
-    """Plan the rows that the worker in a slot of `rank` delivers after `progress`.
+    """Plan the rows that the worker in a slot delivers after `progress`.
 
     Args:
         row_groups: all row groups in canonical order.
@@ -141,7 +140,6 @@ def read_plan(
         epoch: number of the epoch; it changes the order with `options.shuffle` only.
         progress: legs of this epoch that were delivered before.
         part: slot of the worker.
-        rank: number of this rank.
         stripe_rows: rows of one window of a plan without shuffle, a multiple of the batch size.
             `stripe_rows` decides how the reading is cut into units of work, not which rows are
             delivered. Where few rows of row groups stay, a window has fewer rows, so that it
@@ -154,7 +152,7 @@ def read_plan(
     Raises:
         ValueError: a number is out of its range, or `progress` claims more batches than it had.
     """
-    mine = share(row_groups.total_rows, options, progress, part, rank, skip_batches)
+    mine = share(row_groups.total_rows, options, progress, part, skip_batches)
     return share_plan(row_groups, options, epoch, mine, stripe_rows=stripe_rows, ramp=ramp)
 
 

@@ -1,10 +1,13 @@
 """Read plans worked out by hand, and what is refused."""
 
+import pickle
+
 import numpy as np
 import pytest
 
 from fastload.plan.options import Options
 from fastload.plan.permutation import stream_key
+from fastload.plan.position import BatchPosition, Position
 from fastload.plan.progress import Leg, WorkerSlot, advance, batches, remaining_rows
 from fastload.plan.read_plan import read_plan, row_group_plan
 from fastload.plan.sequence import RowGroups
@@ -23,8 +26,7 @@ def read(groups, options, progress=(), world=1, rank=0, workers=1, worker=0, **k
         groups,
         options,
         progress=progress,
-        part=WorkerSlot(world, workers, worker),
-        rank=rank,
+        part=WorkerSlot(world, workers, worker, rank),
         **kwargs,
     )
 
@@ -96,6 +98,14 @@ def test_progress_stays_short():
     assert advance(progress, 2, 0, 0) == progress
     assert advance(progress, 2, 0, 1) == (*progress, Leg(2, 1, 1))
     assert advance([Leg(2, 0, 300)], 2, 1, 3) == (Leg(2, 1, 303),)
+
+
+def test_a_pickled_position_of_a_batch_keeps_its_slot():
+    mark = BatchPosition(Position(3, 1, (Leg(1, 1, 4),)), WorkerSlot(4, 2, 1, rank=3), 5, "a", "b")
+    assert pickle.loads(pickle.dumps(mark)) == mark
+    # Earlier versions have pickled no rank.
+    build, (start, part, *rest) = mark.__reduce__()
+    assert build(start, part[:3], *rest).position == mark.position
 
 
 def test_a_finished_epoch_has_nothing_left():
@@ -241,7 +251,7 @@ def test_windows_are_short_where_few_rows_stay():
 def test_the_plan_of_one_row_group_is_that_of_a_dataset_of_it(rows):
     one = RowGroups(*(np.array([number], np.int64) for number in (rows, 3, 7)))
     options = Options(batch_size=16, uneven="keep")
-    expected = read_plan(one, options, 0, (), WorkerSlot(1), 0, stripe_rows=64)
+    expected = read_plan(one, options, 0, (), WorkerSlot(1), stripe_rows=64)
     found = row_group_plan(3, 7, rows, 16, 64)
     for name in ("pieces", "takes", "windows", "keys"):
         ours, theirs = getattr(found, name), getattr(expected, name)

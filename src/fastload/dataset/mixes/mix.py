@@ -291,7 +291,6 @@ class MixedDataset(Resumable[Batch]):
             start.epoch,
             start.progress,
             part,
-            self._resolved_rank().rank,
             skip_batches=start.taken,
         )
 

@@ -27,7 +27,6 @@ class NextPass:
         engine: the engine that makes the batches.
         start: the position where the expected pass begins.
         part: the slot of this worker.
-        rank: the number of this rank.
         before: the scan of the running pass.
     """
 
@@ -37,28 +36,27 @@ class NextPass:
         engine: Engine,
         start: Position,
         part: WorkerSlot,
-        rank: int,
         before: core.Scan,
     ) -> None:
         self.start = start
         self.part = part
         self.before = before
-        self._steps = self._opened(feeds, engine, rank)
+        self._steps = self._opened(feeds, engine)
 
     def step(self) -> OpenFeed | None:
         """Take the next step; return the feed after the last one."""
         return next(self._steps)
 
-    def _opened(self, feeds: FeedFactory, engine: Engine, rank: int) -> Iterator[OpenFeed | None]:
+    def _opened(self, feeds: FeedFactory, engine: Engine) -> Iterator[OpenFeed | None]:
         """Yield None after each step but the last, then the feed."""
         start, part, plan = self.start, self.part, None
         if feeds.plans:
-            share = feeds.share_of(start, part, rank)
+            share = feeds.share_of(start, part)
             yield None
             yield from feeds.units.prepare(start, share)
             plan = feeds.plan_of(engine, start, share, ramp=False)
             yield None
-        yield feeds.open(engine, start, part, rank, self.before, plan)
+        yield feeds.open(engine, start, part, self.before, plan)
 
 
 class PreparedPass(NamedTuple):

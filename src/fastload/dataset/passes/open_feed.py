@@ -56,7 +56,6 @@ class FeedFactory:
         engine: Engine,
         start: Position,
         part: WorkerSlot,
-        rank: int,
         before: core.Scan | None = None,
         planned: ReadPlan | None = None,
     ) -> OpenFeed:
@@ -66,7 +65,6 @@ class FeedFactory:
             engine: the engine that makes the batches.
             start: the position where the pass begins.
             part: the slot of this worker.
-            rank: the number of this rank.
             before: as in `Engine.start`.
             planned: the result of `plan_of` for the pass, if it was made before.
         """
@@ -80,12 +78,12 @@ class FeedFactory:
             at = replace(start, taken=start.taken + taken)
             if self.plans:
                 if planned is None:
-                    mine = self.share_of(at, part, rank)
+                    mine = self.share_of(at, part)
                     planned = self.plan_of(engine, at, mine, ramp=True)
                 feed: OpenFeed = self._scanning(engine, planned, before)
             else:
                 row_groups, stripe_rows = self.engines.rows.row_groups, engine.budget.stripe_rows
-                share = share_of_leg(row_groups, self.units.options, at, part, rank, stripe_rows)
+                share = share_of_leg(row_groups, self.units.options, at, part, stripe_rows)
                 feed = self._skipping(engine, *share, before)
             return self._stepped(feed, SeedKey(at.seed, at.epoch))
 
@@ -99,9 +97,9 @@ class FeedFactory:
         """
         return self.report is None
 
-    def share_of(self, start: Position, part: WorkerSlot, rank: int) -> Share:
+    def share_of(self, start: Position, part: WorkerSlot) -> Share:
         """Return the positions that a pass delivers."""
-        return self.units.share(start, part, rank)
+        return self.units.share(start, part)
 
     def plan_of(self, engine: Engine, at: Position, mine: Share, *, ramp: bool) -> ReadPlan:
         """Return the read plan of a pass that delivers a share of the epoch of a position."""

@@ -210,7 +210,6 @@ def share_of_leg(
     options: Options,
     start: Position,
     part: WorkerSlot,
-    rank: int,
     stripe: int,
 ) -> tuple[Substitution, int]:
     """Return a worker's share of the whole leg that a pass continues, with its substitutes.
@@ -220,7 +219,6 @@ def share_of_leg(
         options: the dataset's parameters.
         start: the position where the pass begins.
         part: the slot of the worker.
-        rank: the number of the dataset's rank.
         stripe: `stripe_rows` of `read_plan`.
 
     Returns:
@@ -228,13 +226,11 @@ def share_of_leg(
         before the pass.
     """
     options = replace(options, seed=start.seed)
-    here = turn(row_groups.total_rows, options, start.progress, part, rank, start.taken)
+    here = turn(row_groups.total_rows, options, start.progress, part, start.taken)
 
     def plan_of(worker: int) -> ReadPlan:
         slot = replace(part, worker=worker)
-        return read_plan(
-            row_groups, options, start.epoch, here.before, slot, rank, stripe_rows=stripe
-        )
+        return read_plan(row_groups, options, start.epoch, here.before, slot, stripe_rows=stripe)
 
     substitution = Substitution(plan_of, here.worker, part.workers)
     return substitution, here.delivered * options.batch_size

@@ -154,11 +154,10 @@ def mix_plan(
     epoch: int,
     progress: Sequence[Leg],
     part: WorkerSlot,
-    rank: int,
     *,
     skip_batches: int = 0,
 ) -> MixPlan:
-    """Return the plan of the batches that the worker in a slot of `rank` delivers.
+    """Return the plan of the batches that the worker in a slot delivers.
 
     If there are as many ranks and workers as in the last leg, the last leg continues: the worker
     whose turn is next becomes worker 0.
@@ -168,14 +167,13 @@ def mix_plan(
         epoch: number of the epoch.
         progress: legs of this epoch that were delivered before.
         part: slot of the worker.
-        rank: number of this rank.
         skip_batches: number of this worker's own batches to leave out at the start.
 
     Raises:
         ValueError: `progress` claims more batches than the mix has, or the number of ranks does
             not divide the number of canonical slices.
     """
-    slices, world = None, part.world
+    slices, rank, world = None, part.rank, part.world
     if mixture.canonical_ranks is not None:
         slices = slices_of_rank(mixture.canonical_ranks, rank, world)
         progress, world, rank = merged_ranks(progress), 1, 0

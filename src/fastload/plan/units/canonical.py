@@ -152,10 +152,10 @@ class CanonicalUnits(Units):
         slices_of_rank(self._slices, 0, world)
         return super().batches(_of_all_ranks(at), 1, None if rank is None else 0)
 
-    def share(self, at: Position, part: WorkerSlot, rank: int) -> Share:
+    def share(self, at: Position, part: WorkerSlot) -> Share:
         """Return the steps that a worker delivers after a position, and the rank's slices."""
-        slices = slices_of_rank(self._slices, rank, part.world)
-        steps = super().share(_of_all_ranks(at), replace(part, world=1), 0)
+        slices = slices_of_rank(self._slices, part.rank, part.world)
+        steps = super().share(_of_all_ranks(at), replace(part, world=1, rank=0))
         return replace(steps, slices=slices)
 
     def steps_left(self, at: Position, part: WorkerSlot) -> int:

@@ -107,9 +107,9 @@ class Units(ABC):
         """Return the batches that a rank still delivers after a position; see `batches`."""
         return batches(self.total(at), self.options, at.progress, world, rank)
 
-    def share(self, at: Position, part: WorkerSlot, rank: int) -> Share:
+    def share(self, at: Position, part: WorkerSlot) -> Share:
         """Return the units that a worker delivers after a position; see `share`."""
-        name = (self.total(at), self.options, at.progress, part, rank, at.taken)
+        name = (self.total(at), self.options, at.progress, part, at.taken)
         latest = self._latest_share  # another thread may replace the latest share
         if latest is None or latest[0] != name:
             self._latest_share = latest = name, share(*name)
