@@ -193,15 +193,17 @@ def test_persistent_workers(path):
         assert_same_batches(loader, whole[2])
 
 
-@pytest.mark.parametrize("name", ["share_of", "plan_of", "open"])
-def test_a_step_that_is_interrupted_ends_no_pass(path, monkeypatch, name):
+@pytest.mark.parametrize(
+    ("owner", "name"), [(units.Units, "share"), (FeedFactory, "plan_of"), (FeedFactory, "open")]
+)
+def test_a_step_that_is_interrupted_ends_no_pass(path, monkeypatch, owner, name):
     """The consumer catches the error of a step to the next pass and asks for the next batch."""
     with dataset_of(path) as dataset:
         ids_of(dataset)
         whole = ids_of(dataset)
         dataset.set_epoch(1)
         raised = []
-        step = getattr(FeedFactory, name)
+        step = getattr(owner, name)
 
         def interrupted(*arguments, **keywords):
             if dataset._pass is not None and not raised:
@@ -210,7 +212,7 @@ def test_a_step_that_is_interrupted_ends_no_pass(path, monkeypatch, name):
             return step(*arguments, **keywords)
 
         batches, ids = iter(dataset), []
-        monkeypatch.setattr(FeedFactory, name, interrupted)
+        monkeypatch.setattr(owner, name, interrupted)
         while True:
             try:
                 ids += ids_of([next(batches)])

@@ -51,7 +51,7 @@ class NextPass:
         """Yield None after each step but the last, then the feed."""
         start, part, plan = self.start, self.part, None
         if feeds.plans:
-            share = feeds.share_of(start, part)
+            share = feeds.units.share(start, part)
             yield None
             yield from feeds.units.prepare(start, share)
             plan = feeds.plan_of(engine, start, share, ramp=False)

@@ -78,7 +78,7 @@ class FeedFactory:
             at = replace(start, taken=start.taken + taken)
             if self.plans:
                 if planned is None:
-                    mine = self.share_of(at, part)
+                    mine = self.units.share(at, part)
                     planned = self.plan_of(engine, at, mine, ramp=True)
                 feed: OpenFeed = self._scanning(engine, planned, before)
             else:
@@ -96,10 +96,6 @@ class FeedFactory:
         False with on_error="skip", where the reads depend on the row groups that fail.
         """
         return self.report is None
-
-    def share_of(self, start: Position, part: WorkerSlot) -> Share:
-        """Return the positions that a pass delivers."""
-        return self.units.share(start, part)
 
     def plan_of(self, engine: Engine, at: Position, mine: Share, *, ramp: bool) -> ReadPlan:
         """Return the read plan of a pass that delivers a share of the epoch of a position."""
