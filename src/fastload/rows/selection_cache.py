@@ -19,7 +19,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fastload.plan.kept_rows import FileRows
-from fastload.runtime.disk.private_directory import CacheDirectory, publish, try_lock, unlock
+from fastload.runtime.disk.private_directory import (
+    CacheDirectory,
+    publish,
+    remove_abandoned_once,
+    try_lock,
+    unlock,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,6 +95,7 @@ class SelectionCache:
         head = _HEAD.pack(_MAGIC, len(rows.counts), len(rows.bits), crc, 0)
         try:
             path.parent.mkdir(mode=0o700, exist_ok=True)
+            remove_abandoned_once(path.parent)
             with publish(path) as file:
                 file.writelines([head, *body])
         except OSError as error:

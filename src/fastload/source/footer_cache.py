@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Literal
 
 from fastload.runtime.digest import digest
 from fastload.runtime.disk.private_directory import (
-    UNFINISHED,
     CacheDirectory,
     publish,
+    remove_abandoned,
     try_lock,
     unlock,
 )
@@ -35,8 +35,6 @@ _SUFFIX = ".pack"
 # A shard with this many packs is merged into one: each pack costs a file to open at every start.
 _MOST_PACKS = 16
 _TRIES = 3
-# Nobody writes a pack for so long.
-_ABANDONED_S = 3600.0
 
 
 class FooterKey:
@@ -145,10 +143,7 @@ class FooterCache:
             for path in paths:
                 with contextlib.suppress(OSError):
                     path.unlink()
-            for path in self._path(shard).glob(f"{UNFINISHED}*"):
-                with contextlib.suppress(OSError):  # its writer may finish it just now
-                    if path.stat().st_mtime < time.time() - _ABANDONED_S:
-                        path.unlink()
+            remove_abandoned(self._path(shard))
         finally:
             unlock(lock)
 

@@ -25,7 +25,7 @@ from numba.core.registry import cpu_target
 from numba.core.serialize import dumps
 
 from fastload.runtime.digest import digest
-from fastload.runtime.disk.private_directory import cache_home, publish
+from fastload.runtime.disk.private_directory import cache_home, publish, remove_abandoned_once
 from fastload.steps.code_digest import code_digest
 from fastload.steps.kernel_entry import ENTRY, call_entry, output_arrays
 
@@ -175,6 +175,7 @@ class _Disk:
         payload = dumps(result._reduce())  # noqa: SLF001
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            remove_abandoned_once(self._path.parent)
             with publish(self._path) as file:
                 file.writelines([digest(payload).encode(), payload])
         except OSError:

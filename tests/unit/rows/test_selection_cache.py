@@ -22,6 +22,7 @@ from fastload.plan.kept_rows import FileRows, pack_rows
 from fastload.rows import selection
 from fastload.rows.finder import RowFinder
 from fastload.rows.selection_cache import SelectionCache
+from fastload.runtime.disk.private_directory import remove_abandoned_once
 from fastload.source.source import Source
 from fastload.source.tables.table import Table, TableColumns
 
@@ -63,6 +64,18 @@ def scans(monkeypatch):
 
     monkeypatch.setattr(RowFinder, "files", counted)
     return count
+
+
+def test_files_of_killed_writers_are_removed(home, source):
+    kept(source)
+    [entry] = entries(home)
+    left = entry.with_name(".new-left")
+    left.write_bytes(b"half")
+    os.utime(left, (0, 0))
+    entry.unlink()
+    remove_abandoned_once.cache_clear()  # as in the next process
+    kept(source)
+    assert entries(home) == [entry]
 
 
 def test_rows_of_a_table_are_kept_by_its_constants(source):

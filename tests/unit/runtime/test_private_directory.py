@@ -12,6 +12,7 @@ from fastload.runtime.disk.private_directory import (
     open_directory,
     open_private,
     publish,
+    remove_abandoned_once,
 )
 
 
@@ -33,6 +34,20 @@ def test_a_file_stays_as_it_was_when_the_block_raises(tmp_path):
         raise KeyboardInterrupt
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_files_of_killed_writers_are_removed_after_a_day(tmp_path):
+    old, fresh, other = (tmp_path / name for name in (".new-old", ".new-fresh", "old"))
+    for path in (old, fresh, other):
+        path.write_bytes(b"half")
+    for path in (old, other):
+        os.utime(path, (0, 0))
+    remove_abandoned_once(tmp_path)
+    assert sorted(tmp_path.iterdir()) == [fresh, other]
+    old.write_bytes(b"half")
+    os.utime(old, (0, 0))
+    remove_abandoned_once(tmp_path)
+    assert old.exists()  # a process looks once
 
 
 def test_a_directory_is_made_for_its_user_alone(tmp_path):

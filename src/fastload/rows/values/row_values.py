@@ -24,7 +24,11 @@ from fastload.plan.sequence import RowGroups
 from fastload.rows.selection import key_of_file
 from fastload.runtime.cores import available_cores
 from fastload.runtime.digest import digest
-from fastload.runtime.disk.private_directory import CacheDirectory, publish
+from fastload.runtime.disk.private_directory import (
+    CacheDirectory,
+    publish,
+    remove_abandoned_once,
+)
 from fastload.runtime.progress import ProgressLine
 
 if TYPE_CHECKING:
@@ -238,6 +242,7 @@ class ValueCache:
         body = values.astype(values.dtype.newbyteorder("<")).tobytes()
         head = _HEAD.pack(self._magic, values.itemsize, len(values), zlib.crc32(body))
         try:
+            remove_abandoned_once(self._home.path)
             with publish(self._home.path / key) as file:
                 file.writelines([head, body])
         except OSError as error:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import os
 import stat
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -23,6 +25,8 @@ __all__ = [
     "open_directory",
     "open_private",
     "publish",
+    "remove_abandoned",
+    "remove_abandoned_once",
     "try_lock",
     "unlock",
 ]
@@ -30,6 +34,8 @@ __all__ = [
 UNFINISHED = ".new-"
 """What the names of files begin with that `publish` has not renamed yet."""
 
+# Nobody writes a file for so long.
+_ABANDONED_S = 24 * 3600.0
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -134,6 +140,20 @@ def publish(path: Path) -> Iterator[BinaryIO]:
         with contextlib.suppress(OSError):
             os.unlink(name)
         raise
+
+
+def remove_abandoned(directory: Path) -> None:
+    """Remove the files in a directory that killed processes left unfinished in `publish`."""
+    for path in directory.glob(f"{UNFINISHED}*"):
+        with contextlib.suppress(OSError):  # its writer may finish it just now
+            if path.stat().st_mtime < time.time() - _ABANDONED_S:
+                path.unlink()
+
+
+@functools.cache
+def remove_abandoned_once(directory: Path) -> None:
+    """Do what `remove_abandoned` does, at the first call of this process for a directory."""
+    remove_abandoned(directory)
 
 
 def try_lock(descriptor: int) -> bool:
