@@ -184,8 +184,8 @@ void RegisterColumns(py::module_& m) {
              CheckCategories(spec);
              return spec;
            }),
-           py::arg("name"), py::arg("leaves"), py::arg("dtype"),
-           py::arg("bytes"), py::arg("fill"), py::arg("cast"), py::arg("unscaled"),
+           py::arg("name"), py::arg("leaves"), py::arg("dtype"), py::arg("bytes"),
+           py::arg("fill"), py::arg("cast"), py::arg("unscaled"),
            py::arg("exact") = false, py::arg("multipliers") = py::tuple(),
            py::arg("constants") = py::tuple(), py::arg("depth") = 0,
            py::arg("list_size") = 0, py::arg("list_items") = -1,
