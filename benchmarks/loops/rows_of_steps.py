@@ -12,6 +12,7 @@ import time
 
 import numpy as np
 
+from fastload import IO
 from fastload.dataset.step_rows import step_rows
 from fastload.plan.options import Options
 from fastload.plan.position import Position
@@ -20,6 +21,7 @@ from fastload.plan.units.canonical import row_units
 from fastload.rows.epoch_rows import EpochRows
 from fastload.runtime.native import core
 from fastload.source.source import Source
+from fastload.source.stores.stores import Stores
 
 _ROW_GROUPS_OF_A_FILE = 1000
 
@@ -33,7 +35,7 @@ def main() -> None:
     number = np.arange(arguments.row_groups)
     rows = np.random.default_rng(1).integers(1, 10_000, arguments.row_groups)
     file, index = np.divmod(number, _ROW_GROUPS_OF_A_FILE)
-    source = Source((), rows, file, index)
+    source = Source((), rows, file, index, Stores(None, None, IO()))
     kept = EpochRows(source, None, None)
     at = Position(0, 0, ())
     core.permutation(1, 0)  # loads the core
