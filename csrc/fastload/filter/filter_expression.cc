@@ -23,7 +23,7 @@ FilterValue ValueOf(const arrow::Scalar& scalar) {
 // Returns the value of a scalar, or nullopt for types whose order differs from the order
 // of the numbers they are stored as.
 std::optional<FilterValue> ValueOf(const arrow::Scalar& scalar) {
-  if (!scalar.is_valid) return FilterValue();
+  if (!scalar.is_valid) return std::optional<FilterValue>(std::in_place);
   switch (scalar.type->id()) {
     case arrow::Type::BOOL:
       return ValueOf<arrow::BooleanScalar, bool>(scalar);
