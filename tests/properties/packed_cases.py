@@ -218,7 +218,7 @@ class Oracle:
     def expected(self, progress, world, workers):
         """For each rank the batches that are left: lists of (unit, whether it is real)."""
         legs = [Leg(*leg) for leg in progress]
-        before, done = going_on(legs, world, workers)
+        before, done = going_on(legs, world, max(1, workers))
         outputs = plain_outputs(self, plain_remaining(self, before), world)
         ranks = []
         for batches, _ in outputs:
