@@ -67,6 +67,60 @@ void ForEachBucketBits(uint64_t key, uint32_t rows, const Fn& fn) {
   }
 }
 
+// A number of rows for each bucket.
+class Counts {
+ public:
+  explicit Counts(uint32_t buckets) : counts_(buckets) {}
+  uint32_t size() const { return static_cast<uint32_t>(counts_.size()); }
+  uint32_t Get(uint32_t bucket) const { return counts_[bucket]; }
+  // Counts a row; returns the number before.
+  uint32_t Add(uint32_t bucket, uint32_t rows = 1) {
+    return std::exchange(counts_[bucket], counts_[bucket] + rows);
+  }
+
+ private:
+  std::vector<uint32_t> counts_;
+};
+
+// The same for few buckets, in one register. In memory, most rows would wait for the
+// number that the row before them has written.
+class PackedCounts {
+ public:
+  static constexpr int kBits = 16;
+  static constexpr uint32_t kMostBuckets = 64 / kBits;
+  static constexpr uint32_t kMostRows = (1U << kBits) - 1;
+
+  explicit PackedCounts(uint32_t buckets) : buckets_(buckets) {}
+  uint32_t size() const { return buckets_; }
+  uint32_t Get(uint32_t bucket) const { return counts_ >> (bucket * kBits) & kMostRows; }
+  uint32_t Add(uint32_t bucket, uint32_t rows = 1) {
+    const uint32_t before = Get(bucket);
+    counts_ += uint64_t{rows} << (bucket * kBits);
+    return before;
+  }
+
+ private:
+  uint32_t buckets_;
+  uint64_t counts_ = 0;
+};
+
+// Deals the rows to their buckets, in order, after counting how many each bucket gets.
+template <typename Counter>
+void DealRows(uint64_t key, uint32_t rows, int shift, Counter counts, Shuffle* out) {
+  ForEachBucketBits(key, rows,
+                    [&](uint32_t, uint16_t bits) { counts.Add(bits >> shift); });
+  Counter next(counts.size());  // position of a bucket
+  for (uint32_t b = 0; b < counts.size(); ++b) {
+    const uint32_t start = out->bucket_starts.back();
+    next.Add(b, start);
+    out->bucket_starts.push_back(start + counts.Get(b));
+  }
+  uint32_t* dealt = out->rows.data();
+  ForEachBucketBits(key, rows, [&](uint32_t row, uint16_t bits) {
+    dealt[next.Add(bits >> shift)] = row;
+  });
+}
+
 }  // namespace
 
 void MakeShuffle(uint64_t key, uint32_t rows, Shuffle* out, uint32_t bucket_rows) {
@@ -81,17 +135,11 @@ void MakeShuffle(uint64_t key, uint32_t rows, Shuffle* out, uint32_t bucket_rows
   }
   const uint32_t buckets = std::min(std::bit_ceil(least), uint32_t{1} << kBucketBits);
   const int shift = kBucketBits - std::countr_zero(buckets);
-  std::vector<uint32_t> ends(buckets);
-  ForEachBucketBits(key, rows, [&](uint32_t, uint16_t bits) { ++ends[bits >> shift]; });
-  for (uint32_t& end : ends) {
-    const uint32_t start = out->bucket_starts.back();
-    out->bucket_starts.push_back(start + end);
-    end = start;
+  if (buckets <= PackedCounts::kMostBuckets && rows <= PackedCounts::kMostRows) {
+    DealRows(key, rows, shift, PackedCounts(buckets), out);
+  } else {
+    DealRows(key, rows, shift, Counts(buckets), out);
   }
-  uint32_t* dealt = out->rows.data();
-  ForEachBucketBits(key, rows, [&](uint32_t row, uint16_t bits) {
-    dealt[ends[bits >> shift]++] = row;
-  });
   for (uint32_t b = 0; b < buckets; ++b) {
     const uint32_t start = out->bucket_starts[b];
     ShuffleBucket(Fold(Fold(0, key), b),

@@ -17,6 +17,17 @@ namespace {
 
 constexpr int64_t kBlockRows = DefinitionLevels::kBlockRows;
 
+// Elements on their way to strided rows, or to rows among nulls.
+struct Items {
+  template <typename T>
+  const T* as() const {
+    return reinterpret_cast<const T*>(block.data());
+  }
+  uint8_t* bytes() { return reinterpret_cast<uint8_t*>(block.data()); }
+
+  std::array<uint64_t, kBlockRows + 1> block;
+};
+
 class FlatFixedReader : public FixedReader {
  public:
   FlatFixedReader(ChunkInput input, const ColumnSpec* spec, Converter converter)
@@ -79,9 +90,10 @@ class FlatFixedReader : public FixedReader {
       return values_.DecodeCodes(span.rows, codes.base, codes.bytes, out);
     }
     if (!spec_->fill.has_value()) return cursor_.NullIn(span);
+    Items items;
     if (span.non_null > 0) {
       ARROW_RETURN_NOT_OK(
-          values_.DecodeCodes(span.non_null, codes.base, codes.bytes, items()));
+          values_.DecodeCodes(span.non_null, codes.base, codes.bytes, items.bytes()));
     }
     const Destination to{out, codes.bytes};
     WithItem(static_cast<int>(codes.bytes), [&]<typename T>(T) {
@@ -89,7 +101,7 @@ class FlatFixedReader : public FixedReader {
       if (span.non_null == 0) {
         Fill(null_code, span.rows, to);
       } else {
-        Spread(reinterpret_cast<const T*>(items()), span.valid, span.rows, null_code, to);
+        Spread(items.as<T>(), span.valid, span.rows, null_code, to);
       }
     });
     return Status::OK();
@@ -115,41 +127,39 @@ class FlatFixedReader : public FixedReader {
   Status ReadDense(int64_t rows, Destination to) {
     const int item_size = values_.item_size();
     if (to.stride == item_size) return values_.Decode(rows, to.out);
+    Items items;
     for (int64_t done = 0; done < rows; done += kBlockRows) {
       const int64_t count = std::min(rows - done, kBlockRows);
-      const Status status = values_.Decode(count, items());
+      const Status status = values_.Decode(count, items.bytes());
       if (!status.ok()) {
         const auto value = ValueOf(status);
         return value.has_value() ? AtValue(status, done + *value) : status;
       }
-      WithItem(item_size, [&]<typename T>(T) {
-        StoreStrided(reinterpret_cast<const T*>(items()), count, to);
-      });
+      WithItem(item_size, [&]<typename T>(T) { StoreStrided(items.as<T>(), count, to); });
       to.out += count * to.stride;
     }
     return Status::OK();
   }
 
   Status ReadNullable(const DefinitionLevels::Span& span, Destination to) {
-    if (span.non_null > 0) ARROW_RETURN_NOT_OK(values_.Decode(span.non_null, items()));
+    Items items;
+    if (span.non_null > 0) {
+      ARROW_RETURN_NOT_OK(values_.Decode(span.non_null, items.bytes()));
+    }
     WithItem(values_.item_size(), [&]<typename T>(T fill) {
       std::memcpy(&fill, spec_->fill->data(), sizeof(T));
       if (span.non_null == 0) {
         Fill(fill, span.rows, to);
       } else {
-        Spread(reinterpret_cast<const T*>(items()), span.valid, span.rows, fill, to);
+        Spread(items.as<T>(), span.valid, span.rows, fill, to);
       }
     });
     return Status::OK();
   }
 
-  uint8_t* items() { return reinterpret_cast<uint8_t*>(block_.data()); }
-
   const ColumnSpec* spec_;
   FixedValues values_;
   PageCursor cursor_;  // holds a pointer to values_
-  // Elements on their way to strided rows, or to rows among nulls.
-  std::array<uint64_t, kBlockRows + 1> block_;
 };
 
 }  // namespace

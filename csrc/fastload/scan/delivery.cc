@@ -10,30 +10,42 @@ Delivery::Delivery(const Pass* pass, std::mutex* mutex, Work* work)
 
 // Making batches ----------------------------------------------------------------------
 
-Status Delivery::PlaceInBatch(Part* part, std::span<const int64_t> sizes) {
+Status Delivery::PlaceInBatches(std::span<Part* const> parts, const SizesOf& sizes) {
   const Layout& layout = pass_->dataset->layout;
-  const auto place = [&](const Batch& batch) {
+  const auto place = [&](const Batch& batch, Part* part) {
     part->block = batch.block;
     part->areas = layout.From(batch.areas, part->offset, part->first_item);
     part->in_place = true;
-    return Status::OK();
   };
-  {
-    std::lock_guard lock(*mutex_);
+  std::vector<Part*> first;  // of their batches
+  std::unique_lock lock(*mutex_);
+  for (Part* part : parts) {
     const auto found = pending_.find(part->batch);
     if (found != pending_.end() && found->second.batch.block) {
-      return place(found->second.batch);
+      place(found->second.batch, part);
+    } else {
+      first.push_back(part);
     }
   }
-  Batch batch{.index = part->batch,
-              .areas = layout.Place(pass_->BatchRows(part->batch), sizes)};
-  ARROW_ASSIGN_OR_RAISE(batch.block, pass_->batch_pool->Allocate(batch.areas.bytes));
-  std::lock_guard lock(*mutex_);
+  if (first.empty()) return Status::OK();
+  lock.unlock();
+  std::vector<Batch> made;
+  made.reserve(first.size());
+  for (const Part* part : first) {
+    Batch& batch = made.emplace_back();
+    batch.index = part->batch;
+    batch.areas = layout.Place(pass_->BatchRows(part->batch), sizes(*part));
+    ARROW_ASSIGN_OR_RAISE(batch.block, pass_->batch_pool->Allocate(batch.areas.bytes));
+  }
+  lock.lock();
   if (*pass_->cancelled) return PassClosed();
-  Pending& pending = pending_[part->batch];
-  // Another window may have been faster.
-  if (!pending.batch.block) pending.batch = std::move(batch);
-  return place(pending.batch);
+  for (size_t i = 0; i < first.size(); ++i) {
+    Pending& pending = pending_[made[i].index];
+    // Another window may have been faster.
+    if (!pending.batch.block) pending.batch = std::move(made[i]);
+    place(pending.batch, first[i]);
+  }
+  return Status::OK();
 }
 
 void Delivery::AddLocked(const std::shared_ptr<Window>& window, Part* part) {
@@ -48,6 +60,8 @@ void Delivery::AddLocked(const std::shared_ptr<Window>& window, Part* part) {
     pending.batch = {batch, std::move(part->block), std::move(part->areas)};
   } else if (joined) {
     pending.parts.push_back(std::move(*part));
+  } else {
+    part->block.reset();  // the window may outlive the batch
   }
   pending.filled_rows += rows;
   if (pending.filled_rows < pass_->BatchRows(batch)) return;
@@ -162,6 +176,7 @@ Result<std::optional<Batch>> Delivery::Next(std::chrono::milliseconds timeout,
   Counters& counters = pass_->dataset->counters;
   Timer timer(&counters.wait_ns);
   const auto deadline = std::chrono::steady_clock::now() + timeout;
+  PendingBatches::node_type node;  // freed without the lock
   std::unique_lock lock(*mutex_);
   const SpanTimer span(&pass_->dataset->spans, Stage::kWait, {.index = next_batch_});
   while (true) {
@@ -195,7 +210,7 @@ Result<std::optional<Batch>> Delivery::Next(std::chrono::milliseconds timeout,
     Batch shown = next;  // arrow::Result ends the process if its own copy throws
     return shown;
   }
-  auto node = pending_.extract(next_batch_++);
+  node = pending_.extract(next_batch_++);
   Pending& pending = node.mapped();
   for (const std::shared_ptr<Window>& window : pending.windows) {
     // A batch may be handed out while others of the window are filled.

@@ -44,6 +44,8 @@ void CutParts(const Pass& pass, Window* window) {
   const int64_t begin = lanes.FirstRow(window->index);
   const int64_t end = begin + window->output_rows;
   const int64_t real = lanes.RealRows(lane);
+  window->parts.reserve(
+      static_cast<size_t>(lanes.BatchOf(lane, end - 1) - lanes.BatchOf(lane, begin) + 1));
   for (int64_t at = begin; at < end;) {
     Part part;
     part.batch = lanes.BatchOf(lane, at);
@@ -334,8 +336,11 @@ void ComputeOrder(const Pass& pass, Window* window) {
 }
 
 Status AllocateParts(const Pass& pass, Delivery* delivery, Window* window) {
-  std::vector<int64_t> sizes(static_cast<size_t>(pass.dataset->layout.sizes()));
-  for (size_t p = 0; p < window->parts.size(); ++p) {
+  const Layout& layout = pass.dataset->layout;
+  const bool packed = pass.plan.packed();
+  std::vector<int64_t> sizes(static_cast<size_t>(layout.sizes()));
+  const auto sizes_of = [&](const Part& part) -> std::span<const int64_t> {
+    const auto p = static_cast<size_t>(&part - window->parts.data());
     for (size_t u = 0; u < window->units.size(); ++u) {
       if (!pass.dataset->units[u].staged()) continue;
       for (const Layout::Slot& slot : pass.dataset->units[u].slots) {
@@ -343,22 +348,26 @@ Status AllocateParts(const Pass& pass, Delivery* delivery, Window* window) {
                     sizes.begin() + slot.first_size);
       }
     }
-    Part& part = window->parts[p];
-    const bool packed = pass.plan.packed();
-    if (!part.whole && (packed || !pass.dataset->layout.ragged())) {
-      if (packed) {
-        const int64_t items = pass.lanes.Items(part.batch);
-        for (int64_t& size : sizes) size = size / part.items * items;
-        sizes.back() = items;
-      }
-      ARROW_RETURN_NOT_OK(delivery->PlaceInBatch(&part, sizes));
+    if (packed) sizes.back() = part.items;
+    return sizes;
+  };
+  std::vector<Part*> in_place;
+  for (Part& part : window->parts) {
+    if (!part.whole && (packed || !layout.ragged())) {
+      in_place.push_back(&part);
       continue;
     }
-    if (packed) sizes.back() = part.items;
-    part.areas = pass.dataset->layout.Place(part.rows, sizes);
+    part.areas = layout.Place(part.rows, sizes_of(part));
     ARROW_ASSIGN_OR_RAISE(part.block, pass.batch_pool->Allocate(part.areas.bytes));
   }
-  return Status::OK();
+  return delivery->PlaceInBatches(in_place, [&](const Part& part) {
+    const auto of_part = sizes_of(part);
+    if (packed) {
+      const int64_t items = pass.lanes.Items(part.batch);
+      for (int64_t& size : sizes) size = size / part.items * items;
+    }
+    return of_part;
+  });
 }
 
 }  // namespace fastload

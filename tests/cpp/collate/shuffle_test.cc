@@ -16,9 +16,10 @@ std::vector<uint32_t> RowsOf(const Shuffle& shuffle) {
   return {shuffle.rows.begin(), shuffle.rows.end()};
 }
 
-std::vector<uint32_t> Permuted(uint64_t key, uint32_t rows) {
+std::vector<uint32_t> Permuted(uint64_t key, uint32_t rows,
+                               uint32_t bucket_rows = kBucketRows) {
   Shuffle shuffle;
-  MakeShuffle(key, rows, &shuffle);
+  MakeShuffle(key, rows, &shuffle, bucket_rows);
   return RowsOf(shuffle);
 }
 
@@ -29,9 +30,10 @@ uint64_t Mix(uint64_t z) {
 }
 
 // The definition in fastload.plan.permutation, step by step.
-std::vector<uint32_t> Model(uint64_t key, uint32_t rows) {
+std::vector<uint32_t> Model(uint64_t key, uint32_t rows,
+                            uint32_t bucket_rows = kBucketRows) {
   int bits = 0;
-  while ((uint64_t{kBucketRows} << bits) < rows) ++bits;
+  while ((uint64_t{bucket_rows} << bits) < rows) ++bits;
   std::vector<std::vector<uint32_t>> dealt(size_t{1} << bits);
   for (uint32_t row = 0; row < rows; ++row) {
     const uint64_t field = Mix(key + (row / 4 + 1) * kGamma) >> (16 * (row % 4)) & 0xFFFF;
@@ -77,7 +79,8 @@ TEST(Shuffle, ValuesStayAsTheyAre) {
 
 TEST(Shuffle, EqualsItsDefinition) {
   for (const uint32_t rows :
-       {0U, 1U, 2U, 3U, 257U, kBucketRows, kBucketRows + 1, 5 * kBucketRows + 77}) {
+       {0U, 1U, 2U, 3U, 257U, kBucketRows, kBucketRows + 1, 2 * kBucketRows + 1,
+        4 * kBucketRows, 5 * kBucketRows + 77}) {
     for (const uint64_t key :
          {uint64_t{0}, uint64_t{5}, uint64_t{1} << 63, ~uint64_t{0}}) {
       const std::vector<uint32_t> order = Permuted(key, rows);
@@ -87,6 +90,15 @@ TEST(Shuffle, EqualsItsDefinition) {
       std::vector<uint32_t> all(rows);
       std::iota(all.begin(), all.end(), 0U);
       ASSERT_EQ(sorted, all);
+    }
+  }
+}
+
+TEST(Shuffle, EqualsItsDefinitionWithAsManyRowsAsOneRegisterCounts) {
+  for (const uint32_t rows : {65'534U, 65'535U, 65'536U, 65'537U}) {
+    for (const uint32_t bucket_rows : {8192U, 1U << 14, 1U << 15, 65'535U}) {
+      ASSERT_EQ(Permuted(3, rows, bucket_rows), Model(3, rows, bucket_rows))
+          << rows << " rows, " << bucket_rows << " a bucket";
     }
   }
 }

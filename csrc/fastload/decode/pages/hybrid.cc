@@ -281,21 +281,20 @@ void HybridDecoder::Unpack(int64_t n, Code* out) {
 }
 
 template <typename Code>
-const uint8_t* HybridDecoder::Codes(int64_t n) {
+const uint8_t* HybridDecoder::Codes(int64_t n, Code* block) {
   if (bit_width_ == 8 * static_cast<int>(sizeof(Code))) {
     const uint8_t* const codes = packed_ + packed_index_ * sizeof(Code);
     Consume(n);
     return codes;
   }
-  auto* const block = reinterpret_cast<Code*>(block_.data());
   Unpack(n, block);
   return reinterpret_cast<const uint8_t*>(block);
 }
 
 template Status HybridDecoder::Decode(int64_t n, uint16_t* out);
 template Status HybridDecoder::Decode(int64_t n, uint32_t* out);
-template const uint8_t* HybridDecoder::Codes<uint16_t>(int64_t n);
-template const uint8_t* HybridDecoder::Codes<uint32_t>(int64_t n);
+template const uint8_t* HybridDecoder::Codes(int64_t n, uint16_t* block);
+template const uint8_t* HybridDecoder::Codes(int64_t n, uint32_t* block);
 
 void HybridDecoder::UnpackBytes(int64_t n, uint8_t* out) {
   while (n > 0) {

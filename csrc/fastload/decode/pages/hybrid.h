@@ -94,9 +94,9 @@ class HybridDecoder {
   template <typename Code>
   void Unpack(int64_t n, Code* out);
   // Returns n values of the current bit-packed run: as they are stored if they are whole
-  // integers, at any address, else unpacked to block_.
+  // integers, at any address, else unpacked to `block`.
   template <typename Code>
-  const uint8_t* Codes(int64_t n);
+  const uint8_t* Codes(int64_t n, Code* block);
   // Sets out[i] = dictionary[value i] for n values of the current bit-packed run.
   template <typename Code, typename T>
   Status LookupPacked(const T* dictionary, int64_t size, int64_t n, T* out);
@@ -122,7 +122,6 @@ class HybridDecoder {
   uint32_t most_ = UINT32_MAX;
   int bit_width_ = 0;
   bool repeated_ = false;
-  std::array<uint32_t, kBlockValues> block_;
 };
 
 Status BadIndex(uint32_t index, int64_t size);
@@ -152,7 +151,8 @@ Status HybridDecoder::Lookup(const T* dictionary, int64_t size, int64_t n, T* ou
 
 template <typename Code, typename T>
 Status HybridDecoder::LookupPacked(const T* dictionary, int64_t size, int64_t n, T* out) {
-  const uint8_t* const codes = Codes<Code>(n);
+  std::array<Code, kBlockValues> block;
+  const uint8_t* const codes = Codes(n, block.data());
   const uint32_t largest = MaxOf(reinterpret_cast<const Code*>(codes), n);
   if (largest >= size) return BadIndex(largest, size);
   const auto element = [&](int64_t i) {
