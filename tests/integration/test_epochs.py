@@ -7,8 +7,8 @@ import pickle
 import pytest
 from torch.utils.data import DataLoader
 
-from fastload import DataWait, DevicePrefetcher, FastParquetDataset
-from support.sample_files import ids_of, write_sample
+from fastload import DataWait, DevicePrefetcher, FastParquetDataset, SourceChangedError, mix
+from support.sample_files import away, ids_of, write_sample
 
 ROWS = 1000
 
@@ -79,6 +79,91 @@ def test_abandoned_pass_counts(dataset, orders):
     next(iter(dataset))
     iter(dataset)
     assert ids_of(dataset) == orders[2]
+
+
+def test_a_pass_whose_first_batch_fails_takes_no_epoch(tmp_path, orders):
+    moved = write_sample(tmp_path / "sample.parquet", ROWS)
+    with dataset_of(moved) as dataset:
+        with away(moved):
+            for _ in range(2):
+                running = iter(dataset)
+                for _ in range(2):
+                    with pytest.raises(SourceChangedError):
+                        next(running)
+        state = dataset.state_dict()
+        assert (state["epoch"], state["progress"]) == (0, [])
+        assert [ids_of(dataset) for _ in range(2)] == orders[:2]
+    with dataset_of(moved) as fresh:
+        fresh.load_state_dict(state)
+        assert ids_of(fresh) == orders[0]
+
+
+def test_a_pass_whose_first_row_fails_takes_no_epoch(tmp_path, orders):
+    moved = write_sample(tmp_path / "sample.parquet", ROWS)
+    with dataset_of(moved, batch_size=None) as dataset:
+        with away(moved), pytest.raises(SourceChangedError):
+            next(iter(dataset))
+        assert [row["id"] for row in dataset] == orders[0]
+
+
+def test_a_pass_of_a_mix_whose_first_batch_fails_takes_no_epoch(path, tmp_path):
+    moved = write_sample(tmp_path / "sample.parquet", ROWS)
+    with mix({"a": dataset_of(path), "b": dataset_of(path)}) as mixed:
+        expected = [ids_of(mixed) for _ in range(2)]
+    with mix({"a": dataset_of(moved), "b": dataset_of(moved)}) as mixed:
+        with away(moved), pytest.raises(SourceChangedError):
+            next(iter(mixed))
+        assert [ids_of(mixed) for _ in range(2)] == expected
+
+
+def test_a_resumed_pass_whose_first_batch_fails_resumes_again(tmp_path, orders):
+    moved = write_sample(tmp_path / "sample.parquet", ROWS)
+    with dataset_of(moved) as dataset:
+        state = dataset.state_dict(after=next(iter(dataset)))
+    with dataset_of(moved) as dataset:
+        dataset.load_state_dict(state)
+        with away(moved), pytest.raises(SourceChangedError):
+            next(iter(dataset))
+        dataset.set_epoch(0)  # keeps the progress
+        assert ids_of(dataset) == orders[0][64:]
+        assert ids_of(dataset) == orders[1]
+
+
+def test_a_pass_that_fails_after_its_first_batch_takes_its_epoch(dataset, orders, monkeypatch):
+    running = iter(dataset)
+    next(running)
+    with monkeypatch.context() as patched:
+        patched.setattr(running._feed, "next", _warns)
+        with pytest.raises(UserWarning):
+            next(running)
+    assert ids_of(dataset) == orders[1]
+
+
+def test_an_epoch_that_was_set_stays_when_a_first_batch_fails(tmp_path, orders):
+    moved = write_sample(tmp_path / "sample.parquet", ROWS)
+    with dataset_of(moved) as dataset:
+        with away(moved):
+            running = iter(dataset)
+            dataset.set_epoch(1)
+            with pytest.raises(SourceChangedError):
+                next(running)
+        assert ids_of(dataset) == orders[1]
+
+
+def test_a_pass_that_goes_on_after_its_first_batch_failed_takes_its_epoch(
+    dataset, orders, monkeypatch
+):
+    running = iter(dataset)
+    with monkeypatch.context() as patched:
+        patched.setattr(running._feed, "next", _warns)  # a warning that is raised as an error
+        with pytest.raises(UserWarning):
+            next(running)
+    assert ids_of(running) == orders[0]
+    assert ids_of(dataset) == orders[1]
+
+
+def _warns(mark):
+    raise UserWarning
 
 
 def test_second_iter_ends_the_first(dataset, orders):

@@ -5,8 +5,8 @@ from itertools import islice
 import pytest
 from torch.utils.data import DataLoader, default_collate
 
-from fastload import FastParquetDataset
-from support.sample_files import ids_of, write_sample
+from fastload import FastParquetDataset, SourceChangedError
+from support.sample_files import away, ids_of, write_sample
 
 ROWS = 1000
 BATCH = 64
@@ -77,6 +77,19 @@ def test_abandoned_pass_counts(dataset, epochs, persistent):
     loader = loader_of(dataset, persistent_workers=persistent)
     next(iter(loader))
     assert [batch["id"].tolist() for batch in loader] == epochs[1]
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_a_pass_whose_first_batch_fails_takes_no_epoch(tmp_path, epochs, persistent):
+    moved = write_sample(tmp_path / "sample.parquet", ROWS)
+    with dataset_of(moved) as dataset:
+        loader = loader_of(dataset, persistent_workers=persistent)
+        with away(moved):
+            for _ in range(2):
+                with pytest.raises(SourceChangedError):
+                    next(iter(loader))
+        for epoch in epochs[:2]:
+            assert [batch["id"].tolist() for batch in loader] == epoch
 
 
 def test_passes_here_and_in_workers_share_the_epoch(dataset, epochs):

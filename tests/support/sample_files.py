@@ -1,5 +1,8 @@
 """Small Parquet files with row numbers, and the row numbers of delivered batches."""
 
+import os
+from contextlib import contextmanager
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,6 +23,16 @@ def sample_table(rows, seed=0):
 def write_sample(path, rows, group_rows=100, **options):
     pq.write_table(sample_table(rows), path, row_group_size=group_rows, **options)
     return str(path)
+
+
+@contextmanager
+def away(path):
+    """Rename a file inside the with block, so that nothing can open it."""
+    os.rename(path, f"{path}.away")
+    try:
+        yield
+    finally:
+        os.rename(f"{path}.away", path)
 
 
 def ids_of(batches):

@@ -675,6 +675,8 @@ class FastParquetDataset(Resumable[_Item_co]):
     def __iter__(self) -> Iterator[_Item_co]:
         """Begin a pass over the next epoch, and end the pass before.
 
+        If the first batch of the pass before raised an error, begin where that pass began.
+
         If the iterator of an ended pass is asked for more, it raises RuntimeError. To look at some
         rows while a pass is running, call `head`; to read the whole dataset, iterate over a copy:
         `copy.copy(dataset)`.
@@ -687,7 +689,8 @@ class FastParquetDataset(Resumable[_Item_co]):
             feed.on_opened = self._prepare_next if engine.looks_ahead else None
             if engine.looks_ahead:
                 self._units.foresee(self._next_position)
-            begun = self._pass = EpochIterator(feed, start, part, skipped, of=self._digest)
+            count = self._epochs.count
+            begun = self._pass = EpochIterator(feed, start, part, skipped, count, of=self._digest)
         items = begun.rows() if self._yields_rows else begun
         return cast("Iterator[_Item_co]", items)
 

@@ -19,7 +19,8 @@ whether they live for one pass or for many.
                                               '-- later workers read it --> begin there
 
     Taking the order and entering the pass happen under one lock. They also set the order to the
-    epoch after, so the next pass without a new order delivers the next epoch.
+    epoch after, so the next pass without a new order delivers the next epoch. If the first batch
+    of the pass fails, worker 0 sets the order back (`count`).
 
 *Which pass.* DataLoader starts the workers of one iterator one after the other, in the order of
 their numbers, on one thread. Before each start, code of this module runs on that thread: with
@@ -199,6 +200,24 @@ class EpochCell:
         latest = document["latest"]
         return latest and _decoded(latest).position, document["workers"]
 
+    def count(self, start: Position, *, counts: bool) -> None:
+        """Say whether the latest pass of this process takes an epoch; a pass that begins does.
+
+        Without effect once another pass has begun or another order was given.
+
+        Args:
+            start: where the pass began.
+            counts: False to let the next pass begin where this pass began, True to let it begin
+                the epoch after.
+        """
+        self._leave()
+        again, following = PassStart(start), PassStart(_following(start))
+        before, after = (again, following) if counts else (following, again)
+        with self._record.changed() as document:
+            orders, number = document["next"], self._follows
+            if number in orders and _decoded(orders[number]) == before:
+                orders[number] = after
+
     def begin(
         self, finished: Callable[[Position], bool], own: Position | None = None
     ) -> tuple[PassStart, Position]:
@@ -218,6 +237,7 @@ class EpochCell:
             passes, orders = document["passes"], document["next"]
             number = self._order_of_pass(document) if by_worker else str(document["newest"])
             order = PassStart(own) if own else _decoded(passes.get(name, orders[number]))
+            self._follows = number
             if name in passes:
                 return order, order.position
             # The first pass of a worker process has the weights that the process was born with.
@@ -262,6 +282,7 @@ class EpochCell:
         self._born = born  # values at the birth of this process
         self.beginning = threading.RLock()
         self._passes = 0
+        self._follows = ""  # the number of the order that the latest pass of this process follows
         self._starts: Counter[int] = Counter()  # started processes, by thread
         self._births: dict[int, dict[str, Any]] = {}  # values at a process's birth, by thread
         _register(self)

@@ -208,6 +208,8 @@ class MixedDataset(Resumable[Batch]):
     def __iter__(self) -> Iterator[Batch]:
         """Begin a pass over the next epoch, and end the pass before.
 
+        If the first batch of the pass before raised an error, begin where that pass began.
+
         If the iterator of an ended pass is asked for more, it raises RuntimeError. To read the
         dataset while a pass is running, iterate over a copy: `copy.copy(dataset)`.
         """
@@ -235,7 +237,8 @@ class MixedDataset(Resumable[Batch]):
             for number, source in enumerate(self._of):
                 source.foresee(self._next_position, number)
             feed = MixedFeed(plan.order.tolist(), feeds, self._of)
-            begun = self._pass = EpochIterator(feed, start, part, skipped, of=self._digest)
+            count = self._epochs.count
+            begun = self._pass = EpochIterator(feed, start, part, skipped, count, of=self._digest)
         return begun
 
     def close(self) -> None:

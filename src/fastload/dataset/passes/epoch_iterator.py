@@ -13,7 +13,7 @@ from fastload.plan.skipped_steps import steps_over
 from fastload.runtime.tracing import untraced
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from fastload.batch.batch import Batch
     from fastload.dataset.passes.feed import Feed
@@ -37,6 +37,7 @@ class EpochIterator:
         part: the slot of this worker.
         skipped: numbers of the steps that the pass leaves out, counted from its first step;
             None = no step.
+        count: says with `counts` whether the pass takes an epoch, as `EpochCell.count` does.
         of: digest of the files and the order of the dataset, which its batches carry.
 
     Attributes:
@@ -53,12 +54,15 @@ class EpochIterator:
         start: Position,
         part: WorkerSlot,
         skipped: Int64s | None,
+        count: Callable[..., None],
         *,
         of: str,
     ) -> None:
         self.start = start
         self._of = of
         self._skipped = skipped
+        self._count = count
+        self._counts = True  # the pass takes an epoch
         self.finished = False
         self.consuming_s = 0.0
         self.part = part
@@ -147,20 +151,30 @@ class EpochIterator:
         try:
             if batch is None:
                 batch = self._feed.next(self._mark_after(self.taken + counts))
-        except RuntimeError as error:
+        except Exception as error:
             # The core raises RuntimeError if another thread closes the scan during the wait.
             if type(error) is RuntimeError and self._is_over():
                 return None
+            # Worker 0 delivers the first batch of a pass. A worker that continues on its own does
+            # not know which batch is the first.
+            if self.untouched and not (self.part.worker or self.start.taken):
+                self._set_counts(False)
             raise
         if batch is None:
             self.close()
             self._is_over()
             return None
         self._held = batch  # if Ctrl-C ends this call, the next call returns the batch
+        if not self._counts:  # a warning was raised as an error, and the pass goes on
+            self._set_counts(True)
         self._handed_out_at = time.perf_counter()
         self.taken += counts
         self._held = None
         return batch
+
+    def _set_counts(self, counts: bool) -> None:
+        self._count(self.start, counts=counts)
+        self._counts = counts
 
     def _is_over(self) -> bool:
         """Return True if the pass is exhausted or was closed; raise if the pass was ended."""
