@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from decimal import Decimal
+from numbers import Integral, Real
 from typing import Any, Literal
 
 import numpy as np
@@ -80,10 +82,10 @@ class Column:
             names the dtype; None = the stored dtype. A value that does not fit raises
             `ValueError` while iterating. With an integer dtype, a decimal column yields its
             unscaled values.
-        fill: value that nulls become: a number, str or bytes, as the column holds. In a column of
-            lists, null elements become `fill`; a null list becomes empty, or all fill if its size
-            is fixed. With None, a null number is NaN in a float tensor, and every other null
-            raises `NullValueError`, unless the dataset's `nulls` says otherwise.
+        fill: value that nulls become: an int, float, str or bytes, as the column holds. In a
+            column of lists, null elements become `fill`; a null list becomes empty, or all fill
+            if its size is fixed. With None, a null number is NaN in a float tensor, and every other
+            null raises `NullValueError`, unless the dataset's `nulls` says otherwise.
         valid: add the output `<output>__valid`, a bool tensor of shape (B,) that is True where
             the value is not null (in a column of lists: where the whole list of the row is not
             null). Nulls then become 0 (or empty), unless `fill` is given.
@@ -285,7 +287,7 @@ class Pad:
         _check_int("length of Pad", self.length, 1, 2**31 - 1)
         _check_fill("Pad", self.value, text=False, what="value")
         if self.value is None:
-            raise TypeError("Expected value of Pad to be a number, got None")
+            raise TypeError("Expected value of Pad to be an int or float, got None")
         _set_dtype(self, "Pad")
         if self.side not in ("right", "left"):
             raise ValueError(f"Expected side of Pad to be 'right' or 'left', got {self.side!r}")
@@ -411,8 +413,12 @@ def _check_fill(owner: str, fill: object, *, text: bool, what: str = "fill") -> 
         return
     if text and isinstance(fill, (str, bytes)):
         return
-    wanted = "a number, str or bytes" if text else "a number"
-    raise TypeError(f"Expected {what} of {owner} to be {wanted}, got {fill!r}")
+    wanted = "an int, float, str or bytes" if text else "an int or float"
+    advice = ""
+    # Real numbers of other classes, as of numpy; Decimal is registered as a Number alone.
+    if isinstance(fill, (Real, Decimal)):
+        advice = f": write {'int' if isinstance(fill, Integral) else 'float'}({fill!r})"
+    raise TypeError(f"Expected {what} of {owner} to be {wanted}, got {fill!r}{advice}")
 
 
 def _check_int(what: str, value: object, least: int, most: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,6 @@ def test_fill_may_be_any_scalar(fill: Any) -> None:
         ({"name": ""}, ValueError, "got an empty str"),
         ({"name": "a", "dtype": 64}, TypeError, r"torch\.int64, got 64"),
         ({"name": "a", "dtype": torch.complex64}, ValueError, r"one of bool, .* got torch\.comp"),
-        ({"name": "a", "fill": [0]}, TypeError, r"a number, str or bytes, got \[0\]"),
         ({"name": "a", "valid": 1}, TypeError, "valid of Column to be a bool, got 1"),
     ],
 )
@@ -56,7 +56,7 @@ def test_column_refuses(arguments: dict[str, Any], error: type[Exception], messa
         ({"names": ["a", 1]}, TypeError, "to be a str, got 1"),
         ({"names": ["a", "b", "a"]}, ValueError, "Column `a` is used twice"),
         ({"names": ["a"], "dtype": "integer"}, ValueError, "one of bool, .* got integer"),
-        ({"names": ["a"], "fill": "x"}, TypeError, "a number, got 'x'"),
+        ({"names": ["a"], "fill": "x"}, TypeError, "an int or float, got 'x'"),
     ],
 )
 def test_stack_refuses(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
@@ -70,6 +70,24 @@ def test_stack_keeps_its_own_names() -> None:
     names.append("")
     assert stack.names == ("a", "b")
     assert hash(stack) == hash(Stack(("a", "b")))
+
+
+@pytest.mark.parametrize(
+    ("fill", "message"),
+    [
+        (
+            Decimal("1.5"),
+            r"an int, float, str or bytes, got Decimal\('1.5'\): write float\(Decimal\('1.5'\)\)$",
+        ),
+        (np.int64(3), r"got .*3\)?: write int\(.*3\)+$"),
+        (np.float32(0.5), r"got .*0.5\)?: write float\(.*0.5\)+$"),
+        (1j, "an int, float, str or bytes, got 1j$"),
+        ([1], r"an int, float, str or bytes, got \[1\]$"),
+    ],
+)
+def test_column_refuses_a_fill(fill: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        Column("a", fill=fill)
 
 
 @pytest.mark.parametrize(
@@ -136,8 +154,8 @@ def test_codes_keeps_its_own_vocabulary() -> None:
         ({"name": Stack(["a"])}, TypeError, "a name, Column, Hash or Codes .* got Stack"),
         ({"length": 0}, ValueError, "length of Pad in"),
         ({"length": "3"}, TypeError, "length of Pad to be an int, got '3'"),
-        ({"value": None}, TypeError, "value of Pad to be a number, got None"),
-        ({"value": "x"}, TypeError, "value of Pad to be a number, got 'x'"),
+        ({"value": None}, TypeError, "value of Pad to be an int or float, got None"),
+        ({"value": "x"}, TypeError, "value of Pad to be an int or float, got 'x'"),
         ({"dtype": object}, TypeError, "torch.dtype"),
         ({"side": "top"}, ValueError, "'right' or 'left', got 'top'"),
         ({"keep": "all"}, ValueError, "'first' or 'last', got 'all'"),
