@@ -13,7 +13,7 @@ from fastload.runtime.user_warnings import warn
 from fastload.schema.file_schema import FileSchema, Path, group_files, groups_above, merge_paths
 from fastload.schema.hub_features import common_names
 from fastload.schema.leaf_types import LeafType, common_type, multiplier, resolve
-from fastload.source.hive import HiveKey, find_keys
+from fastload.source.hive import HiveKey, find_keys, keys_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -320,4 +320,18 @@ def describe_not_found(name: str, known: Sequence[str], path: str) -> str:
     label = "the nearest are" if len(near) > 1 else "the nearest is" if near else "the columns are"
     more = "" if near or len(known) <= _SHOWN else " and more"
     shown = ", ".join(f"`{candidate}`" for candidate in names)
-    return f"Expected a column of the files, got `{name}`; {label} {shown}{more} - at {path}"
+    return (
+        f"Expected a column of the files, got `{name}`; {label} {shown}{more}"
+        f"{_hint_of_key(name, path)} - at {path}"
+    )
+
+
+def _hint_of_key(name: str, path: str) -> str:
+    """Return how to read a hive key of a path as a column; "" if the path has no such key."""
+    for folder in path.split("/")[:-1]:
+        if dict(keys_of([folder], path)).keys() == {name}:
+            return (
+                f"; to read the key of the directory `{folder}`, pass the directory that holds "
+                f"`{folder}`, or a glob whose first wildcard is that of `{name}=*`"
+            )
+    return ""

@@ -249,6 +249,19 @@ def test_unknown_column_names_the_nearest(tmp_path: Path) -> None:
         plan_columns(source, {"x": Stack(["day", "zzzzzzzz"])})
 
 
+def test_unknown_column_that_is_a_key_above_the_source(tmp_path: Path) -> None:
+    (tmp_path / "day=3" / "to%20wn=a").mkdir(parents=True)
+    source = save(tmp_path / "day=3" / "to%20wn=a", {"price": [1]})
+    for name, folder in (("day", "day=3"), ("to wn", "to%20wn=a")):
+        hint = (
+            f"`{name}`; .* pass the directory that holds `{folder}`, or a glob .*`{name}=\\*` - at"
+        )
+        with pytest.raises(ColumnNotFoundError, match=hint):
+            plan_columns(source, [name])
+    with pytest.raises(ColumnNotFoundError, match="the columns are `price` - at"):
+        plan_columns(source, ["a"])
+
+
 @pytest.mark.parametrize(
     ("asked", "error", "message"),
     [
