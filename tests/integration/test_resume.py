@@ -1,6 +1,7 @@
 """A loaded state goes on at exactly the next row."""
 
 import json
+import os
 import pickle
 import re
 import shutil
@@ -12,7 +13,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 from fastload import FastParquetDataset, SourceChangedError, mix
-from support.sample_files import ids_of, sample_table, write_sample
+from support.sample_files import ids_of, sample_table, write_files, write_sample
 
 ROWS = 777
 
@@ -194,6 +195,29 @@ def test_moved_files_are_the_same(path, tmp_path):
     shutil.copyfile(path, moved)
     with resumed(moved, state) as dataset:
         assert ids_of(dataset) == rest
+
+
+def test_the_same_files_in_another_order_are_named(tmp_path):
+    paths = write_files(tmp_path, [[10], [20], [30]])
+    state = dataset_of(paths).state_dict()
+    for other in ([paths[2], paths[1], paths[0]], [paths[1], paths[2], paths[0]]):
+        with pytest.raises(SourceChangedError, match=rf"same files in another order.* {other[0]}$"):
+            dataset_of(other).load_state_dict(state)
+    dataset_of(f"{tmp_path}/*.parquet").load_state_dict(state)
+
+
+def test_the_same_files_with_other_hive_keys_are_named(tmp_path):
+    folders = [f"{tmp_path}/day={day}" for day in (1, 2)]
+    for folder in folders:
+        os.mkdir(folder)
+        write_files(folder, [[10]])
+    plain = dataset_of(folders)
+    for source in (tmp_path, f"{tmp_path}/day=*/*.parquet"):
+        keyed = dataset_of(source)
+        for before, now, keys in ((plain, keyed, "`day`"), (keyed, plain, "none")):
+            message = rf"same files with other keys \({keys}\): pass the directory or the glob"
+            with pytest.raises(SourceChangedError, match=message):
+                now.load_state_dict(before.state_dict())
 
 
 def test_changed_files_are_refused(path, tmp_path):

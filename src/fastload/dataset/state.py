@@ -16,7 +16,7 @@ from fastload.plan.position import Position
 from fastload.plan.progress import Leg
 from fastload.plan.shuffle_windows import windows_end_with_slices
 from fastload.runtime.digest import digest
-from fastload.source.fingerprint import changed_file
+from fastload.source.fingerprint import changed_file, same_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -231,10 +231,11 @@ def check_identity(
             f"dataset of {before} - at {location}"
         )
     if fingerprint != source.fingerprint:
+        _check_spelling(source, files, rows, sums)
         raise SourceChangedError(
             f"Expected the files that the state was saved with ({files} files, {rows} rows), got "
-            f"{len(source.files)} files with {source.num_rows} rows whose names, sizes or "
-            f"footers differ - at {_changed(source, files, sums)}"
+            f"{len(source.files)} files with {source.num_rows} rows whose names, sizes, footers "
+            f"or Hive keys differ - at {_changed(source, files, sums)}"
         )
     if order.get("total_places") is not None:
         raise ValueError(
@@ -334,6 +335,37 @@ def counted(value: object) -> int:
     if abs(number) > _MOST_COUNT:
         raise TypeError(f"expected a count of 64 bits, got {number}")
     return number
+
+
+def _check_spelling(source: Source, files: int, rows: int, sums: Sequence[int]) -> None:
+    """Refuse a state of the same files that another spelling of the source has found.
+
+    Args:
+        source: the files.
+        files: number of the state's files.
+        rows: number of their rows.
+        sums: their sums.
+
+    Raises:
+        SourceChangedError: the files are the same, in another order or with other Hive keys.
+    """
+    if (files, rows, len(sums)) != (len(source.files), source.num_rows, 2):
+        return
+    same = same_files(sums, source.files)
+    if same == "order":
+        raise SourceChangedError(
+            "Expected the files in the order that the state was saved with, got the same files in "
+            "another order: pass the list that was passed then, or, for the order of paths, the "
+            f"directory or a glob - at {source.files[0].path}"
+        )
+    if same == "keys":
+        keys = ", ".join(f"`{key}`" for key, _ in source.files[0].keys) or "none"
+        raise SourceChangedError(
+            "Expected the files with the Hive keys that the state was saved with, got the same "
+            f"files with other keys ({keys}): pass the directory or the glob that was passed then, "
+            f"since keys lie below a directory and from a glob's first wildcard on - at "
+            f"{source.files[0].path}"
+        )
 
 
 def _changed(source: Source, files: int, sums: Sequence[int]) -> str:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import os
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
+
+from fastload.source.hive import keys_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fastload.source.files import SourceFile
 
-__all__ = ["changed_file", "file_sums", "fingerprint"]
+__all__ = ["changed_file", "file_sums", "fingerprint", "same_files"]
 
 # The largest prime below 2**53. Every JSON reader keeps integers below 2**53 exactly.
 _PRIME = 2**53 - 111
@@ -57,6 +60,28 @@ def changed_file(before: Sequence[int], now: Sequence[int], files: int) -> int |
         return None
     number = weighted * pow(plain, -1, _PRIME) % _PRIME
     return number - 1 if 1 <= number <= files else None
+
+
+def same_files(before: Sequence[int], files: Sequence[SourceFile]) -> Literal["order", "keys", ""]:
+    """Return what alone tells the files of two sources apart; "" if the files differ.
+
+    Args:
+        before: sums that `file_sums` returned for the files before, as many as now.
+        files: the present files.
+
+    Returns:
+        "order" if the files are the same in another order, "keys" if they are the same with Hive
+        keys where they had none, or without the keys of all of their directories.
+    """
+    if list(before) == list(file_sums(files)):
+        return ""
+    if before[0] == file_sums(files)[0]:
+        return "order"
+    without = [replace(file, keys=()) for file in files]
+    with_all = [replace(f, keys=keys_of(f.path.split("/")[:-1], f.path)) for f in files]
+    if list(before) in (list(file_sums(without)), list(file_sums(with_all))):
+        return "keys"
+    return ""
 
 
 def _identity(file: SourceFile) -> bytes:
