@@ -103,11 +103,19 @@ def _inside(node: ArrowLeaf, size: int, tensor: Any) -> ArrowLeaf:
     lists = Lists(lengths, size, node.values.null_count)
     return replace(
         node,
-        values=node.values.flatten(),  # `flatten` leaves out the values in null lists
+        values=_flattened(node.values),
         levels=(*node.levels, lists),
         valid=node.valid if node.levels else _is_valid(node.values),
         tensor=tensor,
     )
+
+
+def _flattened(array: Any) -> Any:
+    """Return the values of lists, without the values in null lists."""
+    if array.null_count == len(array):
+        # `flatten` would make an empty array, which pyarrow cannot of structs of tensors.
+        return array.values[:0]
+    return array.flatten()
 
 
 def _is_valid(array: Any) -> npt.NDArray[np.bool_]:

@@ -175,6 +175,16 @@ def test_tensors():
     assert (array.to_numpy_ndarray() == rows_of(array).numpy()).all()
 
 
+def test_tensors_in_structs_of_null_lists():
+    kind = pa.fixed_shape_tensor(pa.int64(), [2])
+    tensors = pa.ExtensionArray.from_storage(kind, pa.array([[1, 2]], kind.storage_type))
+    structs = pa.StructArray.from_arrays([tensors], ["a"])
+    for mask, rows in ([True], [[]]), ([False], [[[1, 2]]]):
+        lists = pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), structs, mask=pa.array(mask))
+        output = outputs_of(pa.table({"l": lists}), {"l": Column("l.a", fill=0)})["l"]
+        assert output.rows.tolist() == rows
+
+
 def test_chunks_and_empty_tables():
     whole = pa.table({"x": LISTS, "y": pa.array(["a"] * 4)})
     parts = pa.concat_tables([whole, whole[:0], whole[2:]])
