@@ -1,0 +1,21 @@
+"""Values on disk."""
+
+import os
+
+import numpy as np
+
+from fastload.rows.values.row_values import ValueCache
+from fastload.runtime.disk.private_directory import remove_abandoned_once
+
+
+def test_files_of_killed_writers_are_removed(tmp_path, monkeypatch):
+    monkeypatch.setenv("FASTLOAD_CACHE_DIR", str(tmp_path))
+    cache = ValueCache("values", "Values", b"fastload", "u", (4,))
+    left = tmp_path / "values" / ".new-left"
+    left.parent.mkdir(mode=0o700, exist_ok=True)
+    left.write_bytes(b"half")
+    os.utime(left, (0, 0))
+    remove_abandoned_once.cache_clear()  # as in the next process
+    cache.store("key", np.arange(3, dtype=np.uint32))
+    assert [path.name for path in left.parent.iterdir()] == ["key"]
+    assert cache.load("key").tolist() == [0, 1, 2]
