@@ -21,6 +21,10 @@ _CAST = (
     "columns={name: torch.int64}"
 )
 _SHAPE = "len(ragged) is the number of rows, ragged.lengths the number of elements of each row"
+_OF_ONE_STRING = (
+    "a Ragged of strings holds the strings of all rows, and ragged[i] is one str; for a function "
+    "of one str, write per_row(fn, inputs=, outputs=)"
+)
 _CASTS = ("half", "float", "double", "bfloat16", "long", "int", "short", "bool", "type", "astype")
 
 _SLICE = "write batch.slice(start, stop)"
@@ -48,8 +52,10 @@ OF_RAGGED = {
     **dict.fromkeys(("to_list", "to_pylist", "as_py"), "write ragged.tolist()"),
     **dict.fromkeys(("to_arrow", "to_pandas"), "call it on the Batch: batch.to_arrow()"),
     **dict.fromkeys(("pad", "to_dense", "to_tensor"), "write ragged.to_padded()"),
+    **dict.fromkeys(("split", "strip", "lower", "upper", "replace", "str"), _OF_ONE_STRING),
+    **dict.fromkeys(("encode", "decode", "startswith", "endswith", "join"), _OF_ONE_STRING),
 }
-"""Attributes of tensors and arrays, for `Ragged`."""
+"""Attributes of tensors, arrays and strings, for `Ragged`."""
 
 _BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor")
 OPERATORS = (

@@ -22,6 +22,15 @@ __all__ = [
 ]
 
 _OF_LOADER = "{name} is a parameter of DataLoader: DataLoader(dataset, batch_size=None, {name}=...)"
+_COLLATE = (
+    "collate_fn is a parameter of DataLoader: DataLoader(dataset, batch_size=None, collate_fn=...) "
+    "calls it with a finished batch. If it takes a list of rows, pass batch_size=None to the "
+    "dataset and batch_size=... to DataLoader"
+)
+_SAMPLER = (
+    "the dataset divides its rows among the ranks, shuffle=True shuffles them, and weights= "
+    "repeats some. For a sampler of torch, DataLoader(dataset.by_index(), {name}=...)"
+)
 _PREPROCESS = "pass preprocess= for a function of a block of rows, or augment= for a random one"
 _WINDOW = "pass shuffle=True, and shuffle_window= for the number of rows that are mixed at once"
 _STEPS = "pass preprocess= or augment= when you make the dataset"
@@ -33,10 +42,14 @@ KEYWORDS = {
         ("num_workers", "persistent_workers", "worker_init_fn", "multiprocessing_context"),
         _OF_LOADER + "; the dataset reads on threads of its own, so 0 workers are usually fastest",
     ),
-    **dict.fromkeys(("collate_fn", "sampler", "batch_sampler", "timeout"), _OF_LOADER),
+    "timeout": _OF_LOADER,
+    "collate_fn": _COLLATE,
+    **dict.fromkeys(("sampler", "batch_sampler"), _SAMPLER),
     "prefetch_factor": "pass prefetch= for the number of batches to keep ready",
     **dict.fromkeys(("shuffle_buffer", "shuffle_buffer_size", "buffer_size"), _WINDOW),
-    **dict.fromkeys(("transform", "transforms", "map_fn", "transform_spec"), _PREPROCESS),
+    **dict.fromkeys(
+        ("transform", "transforms", "target_transform", "map_fn", "transform_spec"), _PREPROCESS
+    ),
     **dict.fromkeys(("num_threads", "n_jobs", "workers_count", "nthreads"), "pass threads="),
     **dict.fromkeys(("features", "fields", "schema_fields", "select", "usecols"), "pass columns="),
     **dict.fromkeys(("drop_columns", "ignore"), "pass exclude="),

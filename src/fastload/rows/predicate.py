@@ -40,6 +40,10 @@ SplitArgument = tuple[str | Sequence[str] | None, float, float]
 """The `split` argument: column names or None, start and stop."""
 
 _FORM = 'a condition such as ("price", ">", 0), a list of conditions or a pyarrow Expression'
+_FUNCTION = (
+    "rows are counted before they are decoded, so write a condition on columns, or choose the rows "
+    "by number: Subset(dataset.by_index(), numbers)"
+)
 _OPERATORS = ("==", "=", "!=", "<", ">", "<=", ">=", "in", "not in")
 _NULLS = "for nulls pass an Expression, pyarrow.compute.field(name).is_null() or .is_valid()"
 
@@ -122,7 +126,8 @@ def parse_filters(filters: Any) -> Any:
     if filters is None or _is_expression(filters):
         return filters
     if not isinstance(filters, (list, tuple)):
-        raise TypeError(f"Expected filters as {_FORM}, got {filters!r}")
+        hint = f": {_FUNCTION}" if callable(filters) else ""
+        raise TypeError(f"Expected filters as {_FORM}, got {filters!r}{hint}")
     if len(filters) == 3 and isinstance(filters, tuple) and isinstance(filters[0], str):
         filters = [filters]
     for conjunction in _conjunctions(filters):

@@ -110,6 +110,6 @@ def _is_scalar(value: torch.Tensor | Ragged) -> bool:
 def _no_column(got: str, name: str, label: str) -> TypeError:
     return TypeError(
         f"Expected a tensor, Ragged or numpy array in output `{name}` of {label}, got {got} (write "
-        "np.array(values) for numbers; for strings, a function of one row in per_row(fn, inputs=, "
-        "outputs=) may return str)"
+        "np.array(values) for numbers; for strings and for lists of several lengths, a function of "
+        "one row in per_row(fn, inputs=, outputs=) may return str or a list)"
     )
