@@ -298,6 +298,16 @@ def test_after_needs_a_batch(path):
         assert dataset.state_dict(after=batch.clone()) == dataset.state_dict(after=batch.to("cpu"))
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_after_names_the_ways_to_save_the_state_of_single_rows(path, workers):
+    with dataset_of(path, batch_size=None) as dataset:
+        batch = next(iter(DataLoader(dataset, batch_size=8, num_workers=workers)))
+        with pytest.raises(
+            ValueError, match=r"single rows have no position: .* StatefulDataLoader"
+        ):
+            dataset.state_dict(after=batch)
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 def test_after_refuses_a_batch_of_another_dataset(path, workers):
     with dataset_of(path) as training, dataset_of(path, batch_size=7) as evaluation:

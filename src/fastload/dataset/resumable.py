@@ -53,6 +53,14 @@ PASS_OF_MIX = (
         "copy: itertools.islice(copy.copy(dataset), 5)"
     ),
 )
+_LOST_POSITION = (
+    "a collate_fn or a function that makes a new dict loses the position: let it change the Batch "
+    "and return it"
+)
+_ROW_POSITION = (
+    "single rows have no position: call state_dict() without `after`, or with worker processes "
+    "that of torchdata's StatefulDataLoader, or give the dataset a batch_size"
+)
 
 
 class Resumable(IterableDataset[_Item_co]):
@@ -203,8 +211,8 @@ class Resumable(IterableDataset[_Item_co]):
             if not isinstance(mark, BatchPosition):
                 raise ValueError(
                     f"Expected a batch that a {type(self).__name__} yielded, got "
-                    f"{type(after).__name__} without a position (a collate_fn or a function that "
-                    "makes a new dict loses the position: let it change the Batch and return it)"
+                    f"{type(after).__name__} without a position "
+                    f"({_ROW_POSITION if self._yields_rows else _LOST_POSITION})"
                 )
             position = mark.position
             if len(position.seeds) != self._seeds:

@@ -6,7 +6,7 @@
 
 The dataset's outputs are the arguments of the model's forward(), and the dataset's batch_size is
 the size of a batch. The Trainer's `per_device_train_batch_size`, `data_collator` and
-`remove_unused_columns` have no effect on the dataset.
+`remove_unused_columns` have no effect on the dataset; a `data_collator` is warned about.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from fastload.dataset.dataset import FastParquetDataset
 from fastload.dataset.mixes.mix import MixedDataset
 from fastload.dataset.resumable import Resumable
 from fastload.integrations.accelerate import PreparedLoader
+from fastload.runtime.user_warnings import warn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,6 +52,9 @@ class DatasetMixin:
     repeated do not count. Predictions come in the order of steps, and within a step in the order of
     ranks.
 
+    The batches are finished: the Trainer's data_collator is not called for them, and a Trainer that
+    was given one warns.
+
     Args:
         *args: Positional arguments of the Trainer.
         **kwargs: Keyword arguments of the Trainer.
@@ -65,6 +69,8 @@ class DatasetMixin:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.callback_handler.add_callback(DatasetPlace())
+        collator = args[2] if len(args) > 2 else kwargs.get("data_collator")
+        self._collator_unused = collator not in (None, transformers.default_data_collator)
 
     def get_train_dataloader(self) -> Any:
         """Return the loader of the training batches."""
@@ -125,6 +131,13 @@ class DatasetMixin:
 
     def _workers_of(self, dataset: Resumable[Any]) -> DataLoader[Any]:
         args = self.args
+        if self._collator_unused:
+            self._collator_unused = False  # warn once
+            warn(
+                f"data_collator has no effect on the batches of a {type(dataset).__name__}, which "
+                "are finished: do its work in preprocess= or augment= of the dataset, or give the "
+                "plain transformers.Trainer dataset.by_index(), whose rows it collates"
+            )
         return DataLoader(
             dataset,
             batch_size=None,

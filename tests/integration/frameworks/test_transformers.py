@@ -1,10 +1,13 @@
 """Hugging Face's Trainer with two processes: own batches, checkpoints, evaluation."""
 
 import json
+import warnings
 
 import pyarrow.parquet as pq
 import pytest
+import torch
 
+from fastload import FastParquetDataset
 from launching import expect_packed_runs, reports_of, require, run_script, steps_of_ranks
 from support.sample_files import write_sample
 from support.token_files import write_documents
@@ -123,3 +126,53 @@ def test_every_token_of_packed_rows_is_evaluated_once(ranks):
     for report in ranks:
         labels = report["packed"]["labels"]
         assert sorted(labels) == [-token for token in range(999 + sum(LENGTHS), 999, -1)]
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(()))
+
+    def forward(self, price, label):
+        return {"loss": (self.weight * price - label).square().mean()}
+
+
+def trainer_of(path, directory, *, rows=100, **arguments):
+    import transformers
+
+    from fastload.integrations.transformers import Trainer
+
+    settings = transformers.TrainingArguments(
+        str(directory), use_cpu=True, max_steps=2, save_strategy="no", report_to=[]
+    )
+    columns = {"price": torch.float32, "label": torch.float32}
+    dataset = FastParquetDataset(path, columns=columns, batch_size=rows, threads=1)
+    return Trainer(Model(), settings, train_dataset=dataset, **arguments)
+
+
+def masked(rows):
+    raise AssertionError(rows)
+
+
+@pytest.mark.filterwarnings("ignore")  # of torch, on a machine without a GPU
+def test_a_data_collator_that_is_not_called_is_warned_about(path, tmp_path):
+    from transformers import default_data_collator
+
+    trainer = trainer_of(path, tmp_path, data_collator=masked)
+    with pytest.warns(
+        UserWarning, match="data_collator has no effect on the batches of a FastParq"
+    ):
+        trainer.get_train_dataloader()
+    for arguments in ({}, {"data_collator": default_data_collator}):
+        trainer = trainer_of(path, tmp_path, **arguments)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            trainer.get_train_dataloader()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_dataset_of_single_rows_is_refused(path, tmp_path):
+    with pytest.raises(
+        TypeError, match=r"got dict: .*give a dataset that yields rows a batch_size"
+    ):
+        trainer_of(path, tmp_path, rows=None).train()

@@ -115,11 +115,12 @@ def position_only(batch: object) -> Batch:
     The empty batch holds none of the batch's memory.
 
     Raises:
-        TypeError: a collate_fn has turned the batch into another type.
+        TypeError: the dataset yields rows, or a collate_fn has turned the batch into another type.
     """
     if not isinstance(batch, Batch):
         raise TypeError(
             f"Expected a Batch, got {type(batch).__name__}: only a Batch knows its position in the "
-            "epoch, so move the work of a collate_fn into the training step"
+            "epoch. Write DataLoader(ds, batch_size=None), give a dataset that yields rows a "
+            "batch_size, and do the work of a collate_fn in preprocess= or in the training step"
         )
     return Batch((), batch._position)  # noqa: SLF001
