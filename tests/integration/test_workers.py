@@ -168,6 +168,23 @@ def test_rows_collate_by_hand(path):
     assert batch["name"] == [f"row {row}" for row in batch["id"].tolist()]
 
 
+@pytest.mark.parametrize(("drop_last", "counted", "delivered"), [(False, 11, 12), (True, 10, 8)])
+def test_workers_that_collate_rows_deliver_what_the_page_says(
+    tmp_path, drop_last, counted, delivered
+):
+    """docs/migrate/torchdata.md has these numbers: torch counts as if one process collated."""
+    path = write_sample(tmp_path / "rows.parquet", 1050)
+    with dataset_of(path, batch_size=None, columns=["id"], drop_last=True) as dataset:
+        options = {"batch_size": 100, "drop_last": drop_last}
+        assert len(DataLoader(dataset, **options, num_workers=4)) == counted
+        batches = [batch["id"].tolist() for batch in DataLoader(dataset, **options, num_workers=4)]
+        assert len(batches) == delivered
+        if not drop_last:
+            assert sorted(row for batch in batches for row in batch) == list(range(1050))
+        alone = list(DataLoader(dataset, **options, num_workers=0))
+        assert len(alone) == counted
+
+
 def test_more_workers_than_batches(path):
     with dataset_of(path, limit=BATCH + 1) as dataset:
         assert len(ids_of(loader_of(dataset, num_workers=4))) == BATCH + 1

@@ -146,7 +146,9 @@ class FastParquetDataset(Resumable[_Item_co]):
             differs between files, the column has the type that pyarrow's permissive unification
             gives. In a file that lacks the column, the column is null.
         batch_size: Number of rows in a batch, a `TokenBudget`, or None to yield single rows.
-            With None, DataLoader collates the rows.
+            With None, DataLoader collates the rows, and each of its workers those of a slice of its
+            own. So with several workers, DataLoader may deliver more batches than its len() says,
+            or fewer with its drop_last.
         filters: The condition that rows must meet: an Expression, or a list of conditions.
             An Expression is one of pyarrow.compute. Conditions have the form that pyarrow and
             pandas take, `("price", ">", 0)`: "and" joins the conditions of a list, "or" joins
@@ -169,7 +171,8 @@ class FastParquetDataset(Resumable[_Item_co]):
             None means 2**19 rows, or as many as decode to 512 MiB if these are fewer. Without
             shuffle, so many rows are packed, or padded, together.
         seed: Seed of all random choices.
-        drop_last: True to leave out the last batch if the batch is short.
+        drop_last: True to leave out the last batch if the batch is short. If the dataset yields
+            single rows, pass `drop_last` to DataLoader instead.
         rank: Number of this process among the processes that share an epoch.
             None takes the rank from torch.distributed, or else from RANK and WORLD_SIZE, or else
             rank 0 of 1. The rank is resolved when it is first needed, and then kept.
