@@ -5,7 +5,8 @@
     trainer.fit(model, loader, ckpt_path=...)
 
 Loaders for validation, tests and predictions, and runs without checkpoints, need no
-ResumableLoader: `DataLoader(ds, batch_size=None)` gives each rank its own batches.
+ResumableLoader: `DataLoader(ds, batch_size=None)` gives each rank its own batches. A
+LightningDataModule makes the ResumableLoader in its __init__: Trainer(callbacks=[module.loader]).
 
     wait = DataWait(DataLoader(ds, batch_size=None))
     trainer = lightning.Trainer(callbacks=[WaitLogger(wait)])
@@ -18,9 +19,11 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from lightning.pytorch import Callback
+from lightning.pytorch.callbacks import Checkpoint
 
 from fastload.dataset.loaders.loader_pass import LoaderPass
 from fastload.dataset.loaders.stateful import StatefulLoader, position_only, read_dataset
@@ -75,6 +78,24 @@ class ResumableLoader(StatefulLoader, Callback):
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:  # noqa: ARG002
         """Note that the Trainer has this callback; called by Lightning."""
         self._set_up = True
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Check the order of the Trainer's callbacks; called by Lightning.
+
+        Raises:
+            RuntimeError: A callback that saves checkpoints comes before this one. Its checkpoints
+                would hold the position before the last batch trained.
+        """
+        del pl_module
+        before = takewhile(lambda callback: callback is not self, trainer.callbacks)
+        saver = next((each for each in before if isinstance(each, Checkpoint)), None)
+        if saver is not None:
+            raise RuntimeError(
+                "Expected this loader before callbacks that save checkpoints, got one after "
+                f"{type(saver).__name__}, whose checkpoints would lack the last batch trained: "
+                "write Trainer(callbacks=[loader]), which sorts callbacks, and append nothing to "
+                "trainer.callbacks"
+            )
 
     def on_train_batch_end(self, *_: Any) -> None:
         """Keep the position after the batch that was just trained; called by Lightning."""

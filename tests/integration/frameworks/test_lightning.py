@@ -3,7 +3,9 @@
 import json
 
 import pytest
+from torch.utils.data import DataLoader
 
+from fastload import FastParquetDataset
 from launching import expect_packed_runs, reports_of, require, run_script, steps_of_ranks
 from support.sample_files import write_sample
 from support.token_files import write_documents
@@ -103,3 +105,80 @@ def test_one_process_goes_on_with_the_same_steps_of_packed_rows(ranks, directory
     alone = json.loads((directory / "alone.json").read_text())
     steps = steps_of_ranks([report["packed"] for report in ranks])
     assert [sorted(tokens) for tokens in alone["tokens"]] == steps[4:]
+
+
+@pytest.fixture
+def modules():
+    """Return a model that keeps its batches, and a module whose loader the Trainer gets."""
+    import lightning
+    import torch
+
+    from fastload.integrations.lightning import ResumableLoader
+
+    class Model(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(1, 1)
+            self.rows = []
+
+        def training_step(self, batch, _):
+            self.rows.append(batch["id"].tolist())
+            return self.linear(batch["price"][:, None]).mean()
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), 0.0)
+
+    class Module(lightning.LightningDataModule):
+        def __init__(self, path, *, append=False):
+            super().__init__()
+            columns = {"id": "id", "price": torch.float32}
+            dataset = FastParquetDataset(
+                path, columns=columns, batch_size=100, shuffle=True, threads=1, nulls="zero"
+            )
+            self.loader = ResumableLoader(DataLoader(dataset, batch_size=None))
+            self.append = append
+
+        def setup(self, stage):
+            if self.append:
+                self.trainer.callbacks.append(self.loader)
+
+        def train_dataloader(self):
+            return self.loader
+
+    return Model, Module
+
+
+def trainer_of(directory, *callbacks):
+    import lightning
+
+    saver = lightning.pytorch.callbacks.ModelCheckpoint(
+        directory, every_n_train_steps=3, save_top_k=-1, filename="{step}"
+    )
+    return lightning.Trainer(
+        max_epochs=2,
+        accelerator="cpu",
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        callbacks=[saver, *callbacks],
+    )
+
+
+@pytest.mark.filterwarnings("ignore")  # of Lightning, on few cores
+def test_a_data_module_resumes(modules, tmp_path):
+    model_of, module_of = modules
+    path = write_sample(tmp_path / "sample.parquet", 1000)
+    whole, resumed = model_of(), model_of()
+    for model, checkpoint in ((whole, None), (resumed, tmp_path / "step=3.ckpt")):
+        module = module_of(path)
+        trainer_of(tmp_path, module.loader).fit(model, datamodule=module, ckpt_path=checkpoint)
+    assert len(whole.rows) == 20
+    assert resumed.rows == whole.rows[3:]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_loader_behind_the_callback_that_saves_is_refused(modules, tmp_path):
+    model_of, module_of = modules
+    path = write_sample(tmp_path / "sample.parquet", 1000)
+    with pytest.raises(RuntimeError, match=r"before callbacks that save .* after ModelCheckpoint"):
+        trainer_of(tmp_path).fit(model_of(), datamodule=module_of(path, append=True))
