@@ -45,12 +45,8 @@ class Scan::Lock {
   Lock(Scan* scan, By by) : scan_(scan), by_(by) { scan_->mutex_.lock(); }
   ~Lock() {
     std::vector<ReadyTask> ready;
-    std::vector<std::shared_ptr<Window>> closed;
     ready.swap(scan_->ready_);
-    if (by_ == By::kTask) {
-      closed.swap(scan_->closed_);
-      scan_->mutex_.unlock();
-    }
+    if (by_ == By::kTask) scan_->mutex_.unlock();
     if (!ready.empty()) scan_->SubmitReady(std::move(ready), by_);
     if (by_ != By::kTask) scan_->mutex_.unlock();
   }
@@ -130,10 +126,8 @@ Result<std::optional<Batch>> Scan::Next(std::chrono::milliseconds timeout, bool*
   Result<std::optional<Batch>> batch = OutOfMemory();
   Status thrown = CatchParquet([&] {
     batch = delivery_.Next(timeout, done);
-    std::vector<std::shared_ptr<Window>> closed;
     // What was delivered may have made room for others.
     const Lock lock(this, By::kOther);
-    if (*done) closed.swap(closed_);  // no task comes after
     return Status::OK();
   });
   if (thrown.ok()) return batch;
@@ -148,10 +142,8 @@ void Scan::Close() noexcept {
     WindowSchedule::Dropped windows;
     Delivery::PendingBatches batches;
     std::vector<ReadyTask> ready;
-    std::vector<std::shared_ptr<Window>> closed;
     std::lock_guard lock(mutex_);
     ready.swap(ready_);
-    closed.swap(closed_);
     *pass_.cancelled = true;
     windows = schedule_.Drop();
     batches = delivery_.DropLocked();
@@ -471,7 +463,6 @@ void Scan::SubmitCompute(int64_t window, int64_t batch) {
 }
 
 void Scan::Delivered(const std::shared_ptr<Window>& window) {
-  closed_.push_back(window);
   schedule_.Close(window);
   LeaveToNextLocked();
 }

@@ -103,7 +103,7 @@ class Scan : public std::enable_shared_from_this<Scan>,
   // pool, which others may close meanwhile, waits for it.
   enum class By : uint8_t { kTask, kOther };
   // Holds mutex_. At its end, submits all tasks that may start by then at once: those of
-  // a task of the CPU pool without the lock. Such a task frees the closed windows, too.
+  // a task of the CPU pool without the lock.
   class Lock;
 
   // Those of the schedule and of the delivery, and those named Locked, run with mutex_
@@ -159,10 +159,6 @@ class Scan : public std::enable_shared_from_this<Scan>,
   std::weak_ptr<Scan> next_;             // expected after this one
   std::vector<Shuffle> spare_shuffles_;  // of filled windows, for reuse
   std::vector<ReadyTask> ready_;         // that may start, until mutex_ is left
-  // Windows whose batches are handed out. A task frees them, without the lock: a window
-  // has a hundred pieces of memory, and whoever waits for batches has better things to
-  // do.
-  std::vector<std::shared_ptr<Window>> closed_;
 };
 
 }  // namespace fastload
