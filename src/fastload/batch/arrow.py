@@ -70,7 +70,9 @@ def arrow_array(value: object, name: str = "") -> pa.Array:
         return pa.Array.from_buffers(kind, len(own), [None, offsets, text])
     if not isinstance(value, torch.Tensor):
         raise TypeError(
-            f"Expected a Tensor or Ragged as output `{name}`, got {type(value).__name__}"
+            f"Expected a Tensor or Ragged as output `{name}`, got {type(value).__name__}: write "
+            "torch.from_numpy(array) for an array of numbers; to add strings, times or other "
+            f"Arrow values, write batch.to_arrow().append_column({name!r}, pyarrow.array(values))"
         )
     if value.layout != torch.strided or not value.dim():
         kind = f"of {value.layout}" if value.dim() else "without rows"

@@ -10,7 +10,7 @@ from torch.utils import _pytree as pytree
 from torch.utils.data._utils.collate import default_collate_fn_map
 
 from fastload.batch.display import batch_html, batch_text, bytes_of
-from fastload.batch.hints import OF_BATCH, ROWS, refuse_dtype
+from fastload.batch.hints import OF_BATCH, ROWS, ROWS_BY_MASK, refuse_dtype
 from fastload.batch.packed_rows import of_whole_batch, rows_of_entry, sliced_edges
 from fastload.batch.packing import pack, unpack
 from fastload.batch.tensor_views import deep_copied
@@ -185,6 +185,9 @@ class Batch(dict[str, Any]):
             raise no_attribute("Batch", name, OF_BATCH, output if name in self else "")
 
     def __missing__(self, name: object) -> NoReturn:
+        if isinstance(name, torch.Tensor) and name.dim():
+            got = f"a Tensor {tuple(name.shape)}"
+            raise KeyError(f"Expected the name of an output, got {got}: {ROWS_BY_MASK}")
         if not isinstance(name, str):
             error = TypeError if isinstance(name, slice) else KeyError
             raise error(f"Expected the name of an output, got {name!r}: {ROWS}")

@@ -4,9 +4,29 @@ from __future__ import annotations
 
 import torch
 
-__all__ = ["NO_TENSOR", "OF_BATCH", "OF_RAGGED", "OPERATORS", "ROWS", "refuse_dtype"]
+__all__ = [
+    "COMPARED",
+    "NO_TENSOR",
+    "OF_BATCH",
+    "OF_RAGGED",
+    "OPERATORS",
+    "ROWS",
+    "ROWS_BY_MASK",
+    "refuse_dtype",
+]
 
 ROWS = "batch.slice(start, stop) takes rows, and {n: batch[n] for n in names} some outputs"
+
+ROWS_BY_MASK = (
+    "to take rows by a mask or by numbers, write "
+    "Batch({n: v[rows] for n, v in batch.items()}), with `rows` a 1-D tensor"
+)
+
+COMPARED = (
+    "ragged == other is one bool for all rows together. A bool for each row is "
+    "torch.tensor([row == value for row in ragged]); Codes in columns= gives strings as integers, "
+    "which torch compares"
+)
 
 NO_TENSOR = (
     "a Ragged is no tensor. ragged.values is the tensor of all elements, ragged.to_padded() a "

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import operator
+from numbers import Number
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, overload
 
 import torch
 from torch.utils import _pytree as pytree
 
-from fastload.batch.hints import NO_TENSOR, OF_RAGGED, OPERATORS, refuse_dtype
+from fastload.batch.hints import COMPARED, NO_TENSOR, OF_RAGGED, OPERATORS, refuse_dtype
 from fastload.batch.ragged_parts import (
     check_parts,
     describe,
@@ -120,8 +121,15 @@ class Ragged:
         """Return True if the rows are equal as by torch.equal (NaN differs from NaN).
 
         Kinds and dtypes must be equal too; the first offset may differ.
+
+        Raises:
+            TypeError: `other` is a str, bytes, a number or a tensor, which a tensor would compare
+                with each row.
         """
         if not isinstance(other, Ragged):
+            if isinstance(other, str | bytes | Number | torch.Tensor):
+                got = "a Tensor" if isinstance(other, torch.Tensor) else repr(other)
+                raise TypeError(f"Expected a Ragged to compare with, got {got}: {COMPARED}")
             return NotImplemented
         if len(self) != len(other) or self.kind != other.kind or self.dtype != other.dtype:
             return False

@@ -168,7 +168,9 @@ RAGGED = {
     "torch.nn.utils.rnn.pad_sequence(list(r), batch_first=True).shape": (8, 4),
     "r[0].tolist(), len(r[:2]), len(r[[0, 3]])": ([0], 2, 2),
     "r[0, 1]": Says(r"ragged\[row\]\[element\]"),
-    "r == r, r == 0": (True, False),
+    "r == r": True,
+    "r == 0": Says("A bool for each row is torch.tensor"),
+    "r != 'a'": Says(r"row == value for row in ragged.*Codes in columns="),
 }
 
 COLUMNS = {

@@ -5,6 +5,8 @@ import pickle
 import re
 import weakref
 
+import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from torch.utils import _pytree as pytree
@@ -497,3 +499,24 @@ def test_assembler_takes_a_block_of_any_length():
 def test_assembler_refuses_a_name_twice():
     with pytest.raises(ValueError, match="is used twice"):
         Assembler([OUTPUTS[0], OUTPUTS[0]])
+
+
+def test_rows_by_a_mask_are_taken_as_the_message_says():
+    batch = make_batch()
+    rows = batch["flag"]
+    with pytest.raises(KeyError, match=r"got a Tensor \(4,\): .* write Batch\(\{n: v\[rows\]"):
+        batch[rows]
+    taken = Batch({n: v[rows] for n, v in batch.items()})
+    assert taken["label"].tolist() == [0, 2]
+    assert taken["word"].tolist() == ["a", "bc"]
+    assert taken.to_arrow().to_pylist() == [batch.to_arrow().to_pylist()[k] for k in (0, 2)]
+
+
+@pytest.mark.parametrize("values", [["a", "b", "c", "d"], np.arange(4), pa.array([1, 2, 3, 4])])
+def test_values_of_another_kind_are_appended_to_the_arrow_batch(values):
+    batch = make_batch()
+    with pytest.raises(TypeError, match=r"to_arrow\(\)\.append_column\('new', pyarrow\.array\("):
+        Batch({**batch, "new": values}).to_arrow()
+    whole = batch.to_arrow().append_column("new", pa.array(values))
+    assert whole["new"].equals(pa.array(values))
+    assert whole.drop_columns("new").equals(batch.to_arrow())

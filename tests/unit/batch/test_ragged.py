@@ -1,7 +1,9 @@
 import collections.abc
 import copy
 import io
+import operator
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -122,6 +124,19 @@ def test_equality_is_like_for_like():
     assert lists(NUMBERS) != NUMBERS
     with pytest.raises(TypeError):
         hash(nan)
+
+
+@pytest.mark.parametrize("other", ["gold", b"gold", 0, True, 0.5, torch.zeros(5)])
+def test_a_comparison_with_one_value_is_no_mask(other):
+    ragged = strings(WORDS)
+    what = "a Tensor" if isinstance(other, torch.Tensor) else re.escape(repr(other))
+    for compare in (operator.eq, operator.ne):
+        for operands in ((ragged, other), (other, ragged)):
+            with pytest.raises(TypeError, match=rf"got {what}: .* A bool for each row is torch"):
+                compare(*operands)
+    assert ragged != ["gold"]
+    assert ragged != None  # noqa: E711
+    assert torch.tensor([row == "gold" for row in ragged]).tolist() == [w == "gold" for w in WORDS]
 
 
 def test_to_padded():
