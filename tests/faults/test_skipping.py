@@ -28,6 +28,7 @@ TIMEOUT_S = 60
 FILES = [[10, 20, 30], [], [25, 5, 40], [15, 35]]
 # By number in the order of all row groups: those that can't be read.
 CORRUPT = {1: "text", 3: "id", 7: "items"}
+EVEN = pc.bit_wise_and(pc.field("id"), 1) == 0
 
 
 def write_files(directory, files=FILES, corrupt=CORRUPT):
@@ -371,9 +372,8 @@ def test_the_footer_is_not_skipped(tmp_path):
 def test_filters(written):
     """A row group whose filter columns are corrupt has no row that stays."""
     paths, lost, rows = written
-    even = pc.bit_wise_and(pc.field("id"), 1) == 0
     for _ in range(2):  # what was found with damage is not kept
-        with dataset_of(paths, filters=even) as dataset:
+        with dataset_of(paths, filters=EVEN) as dataset:
             assert [(path, group) for path, group, _ in dataset.skipped] == [(paths[2], 0)]
             assert len(dataset) == -(-((rows - 25) // 2) // 8)
             loader = DataLoader(
@@ -384,7 +384,7 @@ def test_filters(written):
             assert len(dataset.skipped) == 3
         assert real_ids(batches) == [k for k in range(0, rows, 2) if k not in lost]
     with pytest.raises(CorruptFileError):
-        FastParquetDataset(paths, filters=even)
+        FastParquetDataset(paths, filters=EVEN)
 
 
 def test_one_warning(written):
@@ -395,6 +395,29 @@ def test_one_warning(written):
             warnings.simplefilter("error")
             list(dataset)
         assert len(dataset.skipped) == 3
+
+
+def rows_and_ids(paths, options):
+    with dataset_of(paths, **options) as dataset:
+        return dataset.num_rows, ids_of(list(dataset))
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"uneven": "pad"}, "`__valid__` is False, replace its rows"),
+        ({"uneven": "keep"}, r'come more than once \(uneven="pad" marks'),
+        ({"uneven": "wrap"}, r'come more than once \(uneven="pad" marks'),
+        ({"uneven": "keep", "filters": EVEN}, "`num_rows` does not count its rows"),
+    ],
+)
+def test_the_warning_says_what_becomes_of_the_rows(written, options, says):
+    paths, lost, rows = written
+    with pytest.warns(UserWarning, match=says):
+        num_rows, ids = rows_and_ids(paths, options)
+    assert not lost & set(ids)
+    assert len(ids) == num_rows == ((rows - 25) // 2 if "filters" in options else rows)
+    assert len(ids) > len(set(ids))  # rows replace those that are found while reading
 
 
 def test_a_warning_that_is_an_error_loses_nothing(written):

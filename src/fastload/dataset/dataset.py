@@ -234,9 +234,11 @@ class FastParquetDataset(Resumable[_Item_co]):
         on_error: What to do with a corrupt row group: "raise" or "skip".
             "skip" leaves out the rows of the row group, lists the row group in `skipped`, and
             warns once. The number of batches stays the same: the nearest readable rows of the
-            same rank and window take the place of the lost rows (`__valid__` is False for them).
-            A rank without readable rows raises. With `filters` or `split`, no row is kept of a row
-            group whose filter columns cannot be read. Storage errors are never skipped.
+            same rank and window take the place of the lost rows. With uneven="pad", `__valid__` is
+            False for them; otherwise nothing marks these rows, which come more than once. A rank
+            without readable rows raises, and so does a file without a readable footer. With
+            `filters` or `split`, no row is kept of a row group whose filter columns cannot be read.
+            Storage errors are never skipped.
         provenance: True to add the outputs `__file__` and `__row__`.
             `__file__` is an int32 index into `files`, `__row__` the int64 number of the row in
             that file.

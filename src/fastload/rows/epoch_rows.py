@@ -45,7 +45,8 @@ class EpochRows:
             rows, stored = self._selection.counts, rows if report is None else None
             if report is not None:
                 for index, group, cause in self._selection.corrupt:
-                    report.add(index, source.files[index].path, group, cause)
+                    path = source.files[index].path
+                    report.add(index, path, group, cause, "`num_rows` does not count its rows")
         self.row_groups = RowGroups(rows, source.row_group_file, source.row_group_index, stored)
 
     @property

@@ -37,7 +37,7 @@ class SkipReport:
         """
         return [(file, group, cause) for file, group, cause in self._record.read()["entries"]]
 
-    def add(self, file: int, path: str, row_group: int, error: str) -> None:
+    def add(self, file: int, path: str, row_group: int, error: str, instead: str) -> None:
         """Add a row group, unless the report contains it; warn about the dataset's first one.
 
         Args:
@@ -45,6 +45,7 @@ class SkipReport:
             path: the path of the file.
             row_group: the index of the row group in the file.
             error: the message of the error.
+            instead: what becomes of the epoch, a sentence of the warning.
         """
         if (file, row_group) in self._reported:
             return
@@ -58,8 +59,8 @@ class SkipReport:
         self._reported.add((file, row_group))
         if first:
             warn(
-                f"Row group {row_group} of {path} is left out: {cause}. Other rows replace its "
-                'rows, because of on_error="skip"; from now on `skipped` lists such row groups',
+                f"Row group {row_group} of {path} is left out: {cause}. {instead}, because of "
+                'on_error="skip"; from now on `skipped` lists such row groups',
             )
 
     def __getstate__(self) -> dict[str, Any]:

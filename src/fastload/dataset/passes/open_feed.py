@@ -152,7 +152,8 @@ class FeedFactory:
             self.engines.batch_rows,
             [file.path for file in self.engines.source.files],
             self.report,
-            before,
+            marked=self.units.options.uneven == "pad",
+            before=before,
         )
 
     def _stepped(self, feed: OpenFeed, order: SeedKey) -> OpenFeed:

@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 __all__ = ["ScanFeed", "SkippingFeed", "share_of_leg"]
 
 _SHOWN_CAUSES = 5
+# What becomes of the rows of a corrupt row group, for a warning.
+_MARKED = "Other rows, for which `__valid__` is False, replace its rows"
+_UNMARKED = (
+    'Other rows replace its rows, and so come more than once (uneven="pad" marks such repeats in '
+    "`__valid__`)"
+)
 # A pass of so few batches prepares the next pass at once. A longer pass takes one step after each
 # batch, so that no batch waits for all steps.
 _FEW_BATCHES = 8
@@ -129,6 +135,7 @@ class SkippingFeed(ScanFeed):
         batch_rows: number of rows in the core's batches.
         files: paths of the files, for messages.
         report: collects the row groups that are left out.
+        marked: batches have `__valid__`, which is False for substitutes.
         before: as in `Engine.start`.
     """
 
@@ -141,6 +148,8 @@ class SkippingFeed(ScanFeed):
         batch_rows: int,
         files: Sequence[str],
         report: SkipReport,
+        *,
+        marked: bool,
         before: core.Scan | None,
     ) -> None:
         self._substitution = substitution
@@ -148,6 +157,7 @@ class SkippingFeed(ScanFeed):
         self._batch_rows = batch_rows
         self._files = files
         self._report = report
+        self._instead = _MARKED if marked else _UNMARKED
         self._causes: dict[tuple[int, int], str] = {}
         plan = self._plan()
         super().__init__(engine, engine.start(plan, batch_rows, before), on_copy, plan.batches)
@@ -194,7 +204,7 @@ class SkippingFeed(ScanFeed):
                 f"{self._described()} - at {self._files[file]}, row group {row_group}"
             ) from error
         # The report comes before any change here, because its warning may be raised as an error.
-        self._report.add(file, self._files[file], row_group, str(error))
+        self._report.add(file, self._files[file], row_group, str(error), self._instead)
         self._scan.close()
         self._scan = self.engine.start(self._plan(), self._batch_rows, again=True)
 
