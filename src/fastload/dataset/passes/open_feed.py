@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from fastload.dataset.passes.block_feed import BlockFeed
-from fastload.dataset.passes.scan_feed import ScanFeed, SkippingFeed, share_of_leg
+from fastload.dataset.passes.scan_feed import ScanFeed, SkippingFeed
 from fastload.dataset.passes.step_feed import SteppedFeed
 from fastload.engine.cache.block_engine import BlockEngine
 from fastload.plan.position import Position
+from fastload.plan.progress import turn
 from fastload.plan.substitution import Substitution
 from fastload.runtime.user_warnings import warn
 from fastload.steps.run import SeedKey
@@ -82,9 +83,7 @@ class FeedFactory:
                     planned = self.plan_of(engine, at, mine, ramp=True)
                 feed: OpenFeed = self._scanning(engine, planned, before)
             else:
-                row_groups, stripe_rows = self.engines.rows.row_groups, engine.budget.stripe_rows
-                share = share_of_leg(row_groups, self.units.options, at, part, stripe_rows)
-                feed = self._skipping(engine, *share, before)
+                feed = self._skipping(engine, *self._share_of_leg(engine, at, part), before)
             return self._stepped(feed, SeedKey(at.seed, at.epoch))
 
         return self._falling_back(opened(engine, 0, before, planned), opened, engine)
@@ -101,6 +100,26 @@ class FeedFactory:
         """Return the read plan of a pass that delivers a share of the epoch of a position."""
         stripe_rows = engine.budget.stripe_rows
         return self.units.read_plan(at, mine, stripe_rows=stripe_rows, ramp=ramp)
+
+    def _share_of_leg(
+        self, engine: Engine, start: Position, part: WorkerSlot
+    ) -> tuple[Substitution, int]:
+        """Return a worker's share of the whole leg that a pass continues, with its substitutes.
+
+        Returns:
+            The share with its substitutes, and the number of rows of the share that were delivered
+            before the pass.
+        """
+        options = self.units.options
+        here = turn(self.units.total(start), options, start.progress, part, start.taken)
+        leg = replace(start, progress=here.before, taken=0)
+
+        def plan_of(worker: int) -> ReadPlan:
+            mine = self.units.share(leg, replace(part, worker=worker))
+            return self.plan_of(engine, leg, mine, ramp=False)
+
+        substitution = Substitution(plan_of, here.worker, part.workers)
+        return substitution, here.delivered * options.batch_size
 
     def open_share(
         self, engine: Engine, epoch: int, own: SourceShare, before: core.Scan | None

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fastload.errors import CorruptFileError
-from fastload.plan.progress import turn
-from fastload.plan.read_plan import read_plan
-from fastload.plan.substitution import NothingReadableError, Substitution
+from fastload.plan.substitution import NothingReadableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -17,15 +14,13 @@ if TYPE_CHECKING:
 
     from fastload.batch.batch import Batch
     from fastload.engine.engine import Engine
-    from fastload.plan.options import Options
-    from fastload.plan.position import BatchPosition, Position
-    from fastload.plan.progress import WorkerSlot
+    from fastload.plan.position import BatchPosition
     from fastload.plan.read_plan import ReadPlan
-    from fastload.plan.sequence import RowGroups
+    from fastload.plan.substitution import Substitution
     from fastload.rows.skip_report import SkipReport
     from fastload.runtime.native import core
 
-__all__ = ["ScanFeed", "SkippingFeed", "share_of_leg"]
+__all__ = ["ScanFeed", "SkippingFeed"]
 
 _SHOWN_CAUSES = 5
 # What becomes of the rows of a corrupt row group, for a warning.
@@ -213,34 +208,3 @@ class SkippingFeed(ScanFeed):
         more = len(causes) - _SHOWN_CAUSES
         shown = "; ".join(causes[:_SHOWN_CAUSES])
         return f"[{shown}{f'; and {more} more' if more > 0 else ''}]"
-
-
-def share_of_leg(
-    row_groups: RowGroups,
-    options: Options,
-    start: Position,
-    part: WorkerSlot,
-    stripe: int,
-) -> tuple[Substitution, int]:
-    """Return a worker's share of the whole leg that a pass continues, with its substitutes.
-
-    Args:
-        row_groups: all row groups, in canonical order.
-        options: the dataset's parameters.
-        start: the position where the pass begins.
-        part: the slot of the worker.
-        stripe: `stripe_rows` of `read_plan`.
-
-    Returns:
-        The share with its substitutes, and the number of rows of the share that were delivered
-        before the pass.
-    """
-    options = replace(options, seed=start.seed)
-    here = turn(row_groups.total_rows, options, start.progress, part, start.taken)
-
-    def plan_of(worker: int) -> ReadPlan:
-        slot = replace(part, worker=worker)
-        return read_plan(row_groups, options, start.epoch, here.before, slot, stripe_rows=stripe)
-
-    substitution = Substitution(plan_of, here.worker, part.workers)
-    return substitution, here.delivered * options.batch_size
