@@ -97,10 +97,12 @@ test-all: build ## every test: C++, then Python
 test-cpp: venv ## tests of the C++ core, without Python: FILTER='*Reader*' UNITY=true
 	@$(TEST_CPP) check
 
-typecheck: build ## mypy on the sources, pyright on what users write, stubtest on the core
+typecheck: build ## mypy on the sources and benchmarks, pyright on what users write, stubtest on the core
 	$(BIN)/mypy
 	$(BIN)/mypy --python-version 3.10 --no-warn-return-any
 	$(BIN)/mypy tests/typing
+	MYPYPATH=benchmarks $(BIN)/mypy --allow-untyped-calls --allow-subclassing-any \
+	    --allow-untyped-decorators benchmarks
 	$(BIN)/pyright --pythonpath $(RUN)
 	$(BIN)/stubtest fastload.runtime._core --mypy-config-file pyproject.toml --allowlist tests/typing/stubtest_allowlist.txt
 

@@ -117,7 +117,7 @@ def _passes(
     return seconds[0], seconds[1]
 
 
-_TIERS = {
+_TIERS: dict[str, dict[str, Any]] = {
     "ranges": {"decoded": False},
     "ranges, max_bytes=": {"decoded": False, "max_bytes": "10GB"},
     "blocks": {"raw": False},
@@ -134,7 +134,7 @@ def _measure(
     pace: float,
     **order: Any,
 ) -> None:
-    found = defaultdict(list)
+    found = defaultdict[str, list[tuple[float, float]]](list)
     stored = "gs://bucket/train/*.parquet"
     _passes(_dataset(stored, url, **order), expected)  # imports, and footers
     with _dataset(stored, url, **order) as dataset:
@@ -155,8 +155,8 @@ def _measure(
     print("shuffled" if order else "in order", end=": ")
     print(f"{entries} entries of ranges, {used / 1e6:.1f} MB on disk, {step_s * 1e3:.2f} ms a step")
     print(f"{'':28}{'first pass':>12}{'second pass':>12}{'first, of no cache':>24}")
-    for name, passes in found.items():
-        first, second = zip(*passes, strict=True)
+    for name, pairs in found.items():
+        first, second = zip(*pairs, strict=True)
         share = _share([one[0] for one in found["no cache"]], first)
         medians = f"{statistics.median(first):12.3f}{statistics.median(second):12.3f}"
         print(f"{name:28}{medians}{share:>24}", flush=True)

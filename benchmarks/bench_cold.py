@@ -52,7 +52,7 @@ def _make_cold(paths: Sequence[Path]) -> None:
 
 def _fastload(
     paths: Sequence[Path],
-    columns: Sequence[str] | None,
+    columns: list[str] | None,
     batch_size: int,
     cache: Cache | None = None,
     *,
@@ -65,11 +65,11 @@ def _fastload(
         return sum(batch.rows for batch in dataset)
 
 
-def _pyarrow(paths: Sequence[Path], columns: Sequence[str] | None) -> int:
+def _pyarrow(paths: Sequence[Path], columns: list[str] | None) -> int:
     return sum(pq.read_table(path, columns=columns).num_rows for path in paths)
 
 
-def _polars(paths: Sequence[Path], columns: Sequence[str] | None) -> int:
+def _polars(paths: Sequence[Path], columns: list[str] | None) -> int:
     return sum(pl.read_parquet(path, columns=columns).height for path in paths)
 
 
@@ -88,7 +88,7 @@ def _size(path: Path) -> int:
 
 
 def _programs(
-    paths: Sequence[Path], columns: Sequence[str] | None, batch_size: int, cache: Cache | None
+    paths: Sequence[Path], columns: list[str] | None, batch_size: int, cache: Cache | None
 ) -> dict[str, Callable[[], int | None]]:
     fastload = partial(_fastload, paths, columns, batch_size)
     found: dict[str, Callable[[], int | None]] = {

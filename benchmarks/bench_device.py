@@ -124,8 +124,8 @@ def idle_share(batches: Iterable[Batch], step_ms: float) -> tuple[float, float]:
 def cycles_of(milliseconds: float) -> int:
     """Return the number of cycles that the device takes to sleep for `milliseconds`."""
     cycles = 100_000_000
-    seconds_of(lambda: torch.cuda._sleep(cycles))  # type: ignore[no-untyped-call]  # noqa: SLF001
-    seconds = seconds_of(lambda: torch.cuda._sleep(cycles))  # type: ignore[no-untyped-call]  # noqa: SLF001
+    seconds_of(lambda: torch.cuda._sleep(cycles))  # noqa: SLF001
+    seconds = seconds_of(lambda: torch.cuda._sleep(cycles))  # noqa: SLF001
     return int(cycles * milliseconds / 1e3 / seconds)
 
 

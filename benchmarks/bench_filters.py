@@ -19,6 +19,7 @@ are compared before any timing.
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import shutil
 import tempfile
@@ -34,6 +35,7 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import torch
 from support.fractions_of_roof import SteadyPasses
+from torch.utils.dlpack import from_dlpack
 
 from fastload import FastParquetDataset
 from fastload.runtime.cores import available_cores
@@ -102,7 +104,7 @@ def polars_pass(path: Path, key: str, limit: int) -> Iterator[Columns]:
 
 
 def _tensor(array: Any) -> torch.Tensor:
-    return torch.from_dlpack(array) if array.flags.writeable else _view(array)
+    return from_dlpack(array) if array.flags.writeable else _view(array)
 
 
 def _view(array: Any) -> torch.Tensor:
@@ -224,8 +226,8 @@ def main() -> None:
                 passes: dict[str, Callable[[], Any]] = {
                     "first": first,
                     "later": later.__iter__,
-                    "pyarrow": lambda key=key, limit=limit: pyarrow_pass(path, key, limit),
-                    "polars": lambda key=key, limit=limit: polars_pass(path, key, limit),
+                    "pyarrow": functools.partial(pyarrow_pass, path, key, limit),
+                    "polars": functools.partial(polars_pass, path, key, limit),
                 }
                 expected = pads.dataset(path).to_table(COLUMNS, filter=pc.field(key) < limit)
                 line = f"{key} {share:<6g}"

@@ -79,7 +79,8 @@ def main() -> None:
     arguments = parser.parse_args()
     latency_s = arguments.latency_ms / 1000
     if arguments.one:
-        list_once(*arguments.one, int(arguments.objects), latency_s)
+        url, source = arguments.one
+        list_once(url, source, int(arguments.objects), latency_s)
         return
     print(f"{'objects':>9}{'':>11}{'files':>9}{'seconds':>9}{'latency':>9}{'MB':>9}", flush=True)
     tests = Path(__file__).resolve().parent.parent / "tests"

@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,11 +29,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from support.packers import PEERS, numpy_best_fit, numpy_stream
+from support.packers import PEERS, Packer, numpy_best_fit, numpy_stream
 
 from fastload import FastParquetDataset, Pack, TokenBudget
 from fastload.plan.position import Position
 from fastload.plan.progress import WorkerSlot
+from fastload.plan.units.windows import UnitsOfWindows
 from fastload.rows.values.tokens import token_units
 from fastload.runtime.cores import available_cores
 
@@ -104,7 +106,7 @@ def ragged(source: Any) -> FastParquetDataset:
 def packed_rows(batches: Iterable[Any]) -> Iterator[Packed]:
     """Yield the packed rows of batches of fastload."""
     for batch in batches:
-        lengths = [[] for _ in range(batch.rows)]
+        lengths: list[list[int]] = [[] for _ in range(batch.rows)]
         edges = batch["input_ids__cu_seqlens"]
         flat = batch["input_ids__document"].flatten()
         for first, size in zip(edges[:-1].tolist(), torch.diff(edges).tolist(), strict=True):
@@ -142,7 +144,9 @@ def expect_all(rows: Iterable[Packed], source: Sequence[Path], name: str, *, who
 
 def planning_us(dataset: FastParquetDataset, spec: Pack | TokenBudget, repeats: int) -> float:
     """Return the microseconds a document of forming the units of an epoch and its plan."""
-    lengths, options = dataset._units._lengths, dataset._options  # noqa: SLF001
+    units, options = dataset._units, dataset._options  # noqa: SLF001
+    assert isinstance(units, UnitsOfWindows)
+    lengths = units._lengths  # noqa: SLF001
     if isinstance(spec, TokenBudget):
         options = replace(options, batch_size=1)
     best = float("inf")
@@ -210,10 +214,10 @@ def in_hand(dataset: FastParquetDataset, tokens: int) -> tuple[int, int]:
     return _EPOCHS * tokens, places
 
 
-def of_packer(rows: Iterable[Packed]) -> tuple[int, int]:
-    """Iterate over packed rows; return their tokens and places."""
+def of_packer(packer: Packer, source: Sequence[Path]) -> tuple[int, int]:
+    """Iterate over the packed rows of files; return their tokens and places."""
     tokens = places = 0
-    for values, lengths in rows:
+    for values, lengths in packer(source, _LENGTH, _BATCH_ROWS):
         places += values.numel()
         tokens += sum(map(sum, lengths))
     return tokens, places
@@ -242,9 +246,13 @@ def _compare(source: list[Path], small: list[Path], repeats: int) -> None:
     for fit in specs:
         expect_all(packed_rows(packed(source, fit)), source, f"fit={fit}", whole=fit == "best")
     peers: dict[str, Callable[[], tuple[int, int]]] = {}
-    for name, packer in {"numpy, best fit": numpy_best_fit, "numpy, stream": numpy_stream}.items():
+    by_hand: dict[str, Packer] = {
+        "numpy, best fit": numpy_best_fit,
+        "numpy, stream": numpy_stream,
+    }
+    for name, packer in by_hand.items():
         expect_all(packer(small, _LENGTH, _BATCH_ROWS), small, name, whole=name != "numpy, stream")
-        peers[name] = lambda packer=packer: of_packer(packer(source, _LENGTH, _BATCH_ROWS))
+        peers[name] = partial(of_packer, packer, source)
     slow: dict[str, Callable[[], tuple[int, int]]] = {}
     for name, packer in PEERS.items():
         try:
@@ -252,16 +260,16 @@ def _compare(source: list[Path], small: list[Path], repeats: int) -> None:
         except ImportError as error:
             print(f"{name}: not measured, because Python can't import it ({error})")
             continue
-        slow[name] = lambda packer=packer: of_packer(packer(small, _LENGTH, _BATCH_ROWS))
+        slow[name] = partial(of_packer, packer, small)
 
     datasets = {"fastload, best": packed(source), "fastload, split": packed(source, "split")}
     lists = ragged(source)
     tokens = in_hand(lists, 0)[1] // _EPOCHS
     ways: dict[str, Callable[[], tuple[int, int]]] = {
-        "fastload, Ragged": lambda: in_hand(lists, tokens)
+        "fastload, Ragged": partial(in_hand, lists, tokens)
     }
     for name, dataset in datasets.items():
-        ways[name] = lambda dataset=dataset: in_hand(dataset, tokens)
+        ways[name] = partial(in_hand, dataset, tokens)
     results = in_turn({**ways, **peers}, repeats)
     results |= in_turn(slow, 2)
     base = results["fastload, Ragged"].tokens_per_s

@@ -36,7 +36,7 @@ _BATCH_ROWS = 1 << 16
 _DEGREE = 200
 
 
-@numba.njit(nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(nogil=True)
 def polynomial(x: Doubles) -> Doubles:
     """Compute the polynomial by Horner's rule, in one loop."""
     out = np.empty_like(x)

@@ -124,8 +124,8 @@ def measure(store: Store, name: str, run: readers.Reader, table: Table, repeats:
         run()
     seconds = (time.perf_counter() - start) / repeats
     seen = store.seen()
-    of_pass = (total // repeats for total in (seen.requests, seen.bytes, seen.opened))
-    return Pass(seconds, Seen(*of_pass, rounds=seen.rounds))
+    requests, size, opened = (n // repeats for n in (seen.requests, seen.bytes, seen.opened))
+    return Pass(seconds, Seen(requests, size, opened, seen.rounds))
 
 
 def checked(name: str, got: dict[str, int] | None, table: Table) -> None:

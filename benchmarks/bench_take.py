@@ -156,7 +156,9 @@ def pages_per_least(dataset: FastParquetDataset, total: int, rows: int) -> float
     """Return the pages decoded by a call, as a multiple of the pages that hold its rows."""
     asked = np.random.default_rng(2).integers(0, total, rows)
     places = {(r // ROW_GROUP_ROWS, r % ROW_GROUP_ROWS // PAGE_ROWS) for r in asked.tolist()}
-    engine = dataset._taker._made[os.getpid()]  # noqa: SLF001
+    taker = dataset._taker  # noqa: SLF001
+    assert taker is not None
+    engine = taker._made[os.getpid()]  # noqa: SLF001
     before = engine.counts()["decoded_pages"]
     dataset.take(asked)
     least = len(dataset.schema) * len(places)

@@ -18,7 +18,7 @@ import argparse
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -57,8 +57,10 @@ def weights_of(kind: str, rows: int) -> NDArray[np.float64]:
     if kind == "ones":
         return np.ones(rows)
     if kind == "half":
-        return (rng.random(rows) < 0.5) * 1.0
-    return rng.exponential(size=rows) if kind == "exponential" else rng.lognormal(size=rows)
+        return (rng.random(rows) < 0.5).astype(np.float64)
+    if kind == "exponential":
+        return rng.exponential(size=rows)
+    return rng.lognormal(size=rows)
 
 
 def check(dataset: FastParquetDataset, weights: NDArray[np.float64]) -> None:
@@ -78,7 +80,8 @@ def sampled(path: Path, weights: NDArray[np.float64]) -> Callable[[], Iterator[i
 
     def epoch() -> Iterator[int]:
         # A multinomial of torch draws from at most 2**24 weights.
-        sampler = WeightedRandomSampler(torch.from_numpy(weights), len(weights))
+        # torch's annotation leaves out tensors.
+        sampler = WeightedRandomSampler(cast("Any", torch.from_numpy(weights)), len(weights))
         for rows in BatchSampler(sampler, BATCH, drop_last=False):
             index = torch.tensor(rows)
             batch = [tensor[index] for tensor in tensors]

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import torch
 from torch.utils.data import DataLoader, IterableDataset, default_convert, get_worker_info
+from torch.utils.dlpack import from_dlpack
 
 from fastload import Batch, FastParquetDataset
 from fastload.tools.bench import sample
@@ -51,7 +52,7 @@ class PyarrowBatches(IterableDataset[dict[str, torch.Tensor]]):
             table = file.read_row_group(group, use_threads=info is None)
             columns: dict[torch.dtype, list[torch.Tensor]] = {}
             for column in table.columns:
-                tensor = torch.from_dlpack(column.combine_chunks())
+                tensor = from_dlpack(column.combine_chunks())
                 columns.setdefault(tensor.dtype, []).append(tensor)
             for start in range(0, table.num_rows, self._batch_size):
                 stop = min(start + self._batch_size, table.num_rows)

@@ -17,7 +17,9 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -27,7 +29,7 @@ from support.click_log_store import COLUMNS, serve, write_click_log
 from fastload import IO, Cache, FastParquetDataset
 from support import turns
 
-_TIERS = {
+_TIERS: dict[str, dict[str, Any] | None] = {
     "no cache": None,
     "ranges": {"decoded": False},
     "blocks": {"raw": False},
@@ -56,6 +58,12 @@ def _first_pass(options: dict[str, str], cache: Cache | None, step_s: float) -> 
     return first_s, batches
 
 
+def _add_first(
+    firsts: list[float], options: dict[str, Any], cache: Cache | None, step_s: float
+) -> None:
+    firsts.append(_first_pass(options, cache, step_s)[0])
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -67,7 +75,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     costs = defaultdict(list)
-    firsts = defaultdict(list)
+    firsts = defaultdict[str, list[float]](list)
     with tempfile.TemporaryDirectory() as files, tempfile.TemporaryDirectory() as caches:
         write_click_log(Path(files), arguments.files, arguments.rows)
         with serve(files, arguments.latency_ms / 1e3) as store:
@@ -80,15 +88,8 @@ def main() -> None:
                     # Removed in the end alone: ext4 makes files slowly after others were removed.
                     home = Path(caches, f"{tier}-{turn}")
                     cache = None if which is None else Cache(str(home), **which)
-                    found = []
-                    costs[tier].append(
-                        turns.cost(
-                            lambda cache=cache, found=found: found.append(
-                                _first_pass(store.options, cache, step_s)[0]
-                            )
-                        )
-                    )
-                    firsts[tier] += found
+                    run = partial(_add_first, firsts[tier], store.options, cache, step_s)
+                    costs[tier].append(turns.cost(run))
     title = f"{arguments.latency_ms:g} ms a request, {step_s * 1e3:.2f} ms a step: a first pass"
     turns.show(title, {tier: turns.median(of) for tier, of in costs.items()}, counts=True)
     for tier, seconds in firsts.items():

@@ -43,8 +43,9 @@ def main() -> None:
                 writer.write_table(pa.table([numbers], schema=schema))
         weights = rng.random(rows, dtype=np.float32)
         before = resident("VmRSS")
-        options = {"batch_size": 8192, "threads": 2, "memory_budget": "64MB"}
-        with FastParquetDataset(path, weights=weights, **options) as dataset:
+        with FastParquetDataset(
+            path, weights=weights, batch_size=8192, threads=2, memory_budget="64MB"
+        ) as dataset:
             made = resident("VmRSS") - before
             for _ in range(2):
                 for _batch in dataset:

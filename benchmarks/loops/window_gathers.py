@@ -122,8 +122,8 @@ def main() -> None:
         name = f"2 bytes, {together} columns in a record"
         ways[name] = _dealing(rng, rng.integers(0, 2**16, rows).astype(dtype), 1 << 15, _GAP)
         columns[name] = together
-    for entries, dtype in ((200, np.uint8), (1000, np.uint16), (60_000, np.uint32)):
-        codes = rng.integers(0, entries, rows).astype(dtype)
+    for entries, code_dtype in ((200, np.uint8), (1000, np.uint16), (60_000, np.uint32)):
+        codes = rng.integers(0, entries, rows).astype(code_dtype)
         for way, call in _looking_up(rng, codes, 1 << 13).items():
             ways[f"{codes.itemsize} bytes looked up, {way}"] = call
     table, codes = rng.integers(0, 2**40, 25_000), rng.integers(0, 25_000, rows)

@@ -27,7 +27,7 @@ from fastload.tools.bench.roof import Roof
 from support import fractions_of_roof
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from support.core_rows import Row
     from support.fractions_of_roof import Fraction
@@ -230,9 +230,7 @@ def threads(setting: Setting) -> Iterator[Figure]:
             seconds = _alternate(
                 setting.repeats,
                 {
-                    str(count): lambda count=count, row=row, shuffle=shuffle: setting.open(
-                        row, shuffle=shuffle, threads=count
-                    )
+                    str(count): functools.partial(setting.open, row, shuffle=shuffle, threads=count)
                     for count in counts
                 },
             )
@@ -280,7 +278,7 @@ def _filter_figures(setting: Setting, path: Path, key: str, limit: int) -> Itera
 
 
 def _alternate(
-    repeats: int, opens: dict[str, Callable[[], FastParquetDataset]]
+    repeats: int, opens: Mapping[str, Callable[[], FastParquetDataset]]
 ) -> dict[str, list[float]]:
     """Return the seconds of the passes of several datasets, which take turns."""
     seconds: dict[str, list[float]] = {name: [] for name in opens}

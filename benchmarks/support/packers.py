@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -18,14 +18,17 @@ import torch
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["PEERS", "numpy_best_fit", "numpy_stream"]
+    from numpy.typing import NDArray
+
+__all__ = ["PEERS", "Packer", "numpy_best_fit", "numpy_stream"]
 
 _Batches = Iterator[tuple[torch.Tensor, list[list[int]]]]
+Packer: TypeAlias = "Callable[[Sequence[Path], int, int], _Batches]"
 # Bins that Grain keeps open.
 _GRAIN_BINS = 512
 
 
-def _lists(paths: Sequence[Path]) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+def _lists(paths: Sequence[Path]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return the tokens of all documents, and the edges of the documents."""
     column = pa.concat_arrays(pq.read_table(list(paths), columns=["input_ids"])["input_ids"].chunks)
     return column.values.to_numpy(), column.offsets.to_numpy()
@@ -120,7 +123,7 @@ def grain_best_fit(paths: Sequence[Path], length: int, batch_rows: int) -> _Batc
         yield torch.from_numpy(batch["input_ids"]), sizes
 
 
-PEERS: dict[str, Callable[[Sequence[Path], int, int], _Batches]] = {
+PEERS: dict[str, Packer] = {
     "TRL, best fit": trl_best_fit,
     "Grain, best fit": grain_best_fit,
 }

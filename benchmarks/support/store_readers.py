@@ -142,7 +142,7 @@ def litdata(store: Store, directory: Path) -> Reader:
     client = {
         "project": "bench",
         "client_options": {"api_endpoint": store.url},
-        "credentials": AnonymousCredentials(),  # type: ignore[no-untyped-call]
+        "credentials": AnonymousCredentials(),
     }
     lit.index_parquet_dataset(str(directory), num_workers=1)
 
