@@ -99,7 +99,7 @@ def by_polars(path: Path) -> Callable[[NDArray[np.int64]], pa.Table]:
 def by_lance(whole: pa.Table, directory: Path) -> Callable[[NDArray[np.int64]], pa.Table] | None:
     """Write the rows to a Lance dataset; return a reader, or None if Lance is not installed."""
     try:
-        import lance  # type: ignore[import-not-found]
+        import lance
     except ImportError:
         return None
     stored = lance.write_dataset(whole, str(directory / "rows.lance"))

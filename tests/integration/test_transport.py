@@ -83,10 +83,6 @@ def same(one, other):
     )
 
 
-def by_first_id(batches, name="i0"):
-    return sorted(batches, key=lambda batch: batch[name].tolist())
-
-
 @pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
 def test_values_are_those_of_this_process(wide_path, context):
     with wide_dataset(wide_path, provenance=True) as dataset:
