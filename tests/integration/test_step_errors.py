@@ -21,10 +21,10 @@ def path(tmp_path_factory):
     return write_sample(tmp_path_factory.mktemp("steps") / "a.parquet", ROWS, 70)
 
 
-def fail_at(numbers, error=OSError):
+def fail_at(numbers):
     def fn(number):
         if number in numbers:
-            raise error(f"no {number}")
+            raise OSError(f"no {number}")
         return number
 
     return fn
@@ -49,9 +49,11 @@ def test_an_error_of_a_step_comes_in_its_turn_and_names_the_batch(path):
                                         "after 5 batches of epoch 0"])  # fmt: skip
             assert dataset.state_dict() == state
             dataset.load_state_dict(state)
-            with pytest.raises(KeyError):
-                next(iter(dataset))
-            dataset.set_epoch(0)
+            for _ in range(2):  # a pass whose first batch fails takes no epoch
+                with pytest.raises(KeyError, match="no such thing"):
+                    next(iter(dataset))
+            with pytest.warns(UserWarning, match="drops its progress"):
+                dataset.set_epoch(1)
             assert ids_of(islice(dataset, 5)) == list(range(200))
 
 
