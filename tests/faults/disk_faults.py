@@ -27,6 +27,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -242,40 +243,39 @@ class Stage:
             message = named[-1][1]
         return ended, time.monotonic() - began, message
 
-    def run_kept(self, call: str, error: int, part: str, filtered: bool) -> tuple[str, int]:
+    def run_kept(self, call: str, error: int, **options) -> tuple[str, int]:
         """How a pass ended whose caches fail, and how many warnings there were."""
-        options = {"filters": [("a", ">", 0)]} if filtered else {}
-        home = self._directory / f"home-{self._passes}"
-        self._passes += 1
-        os.environ["FASTLOAD_CACHE_DIR"] = str(home)
-        expected = self.expected("threads")
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
-            self.shim.set(call, part or str(home), error)
-            try:
-                with self.dataset(self._directory / "sound", "threads", **options) as dataset:
-                    found = self.read(dataset, "threads")
-                ended = HEALED if found == expected else "other values"
-            except Exception as raised:  # noqa: BLE001 - the table says which
-                ended = f"{type(raised).__name__}: {raised}"
-            finally:
-                self.shim.clear()
-        return ended, len(told)
+        home = self._new_home()
+        opened = partial(self.dataset, self._directory / "sound", "threads", **options)
+        return self._run_warned(opened, call, home, error)
 
     def run_raw(self, server: GcsServer, call: str, error: int) -> tuple[str, int]:
         """The same of the bytes of remote files."""
-        expected = self.expected("threads")
-        self._passes += 1
+        self._new_home()
         cache = self._directory / f"raw-{self._passes}"
-        os.environ["FASTLOAD_CACHE_DIR"] = str(self._directory / f"home-{self._passes}")
+        opened = partial(
+            FastParquetDataset, "gs://bucket/train/", storage_options=server.options,
+            batch_size=500, threads=2, cache=Cache(cache), memory_budget="16MB",
+        )  # fmt: skip
+        return self._run_warned(opened, call, cache, error)
+
+    def _new_home(self) -> Path:
+        """An empty home of what fastload keeps."""
+        self._passes += 1
+        home = self._directory / f"home-{self._passes}"
+        os.environ["FASTLOAD_CACHE_DIR"] = str(home)
+        return home
+
+    def _run_warned(
+        self, opened: Callable[[], FastParquetDataset], call: str, directory: Path, error: int
+    ) -> tuple[str, int]:
+        """How a pass ended while a call fails in a directory, and how many warnings there were."""
+        expected = self.expected("threads")
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
-            self.shim.set(call, str(cache), error)
+            self.shim.set(call, str(directory), error)
             try:
-                with FastParquetDataset(
-                    "gs://bucket/train/", storage_options=server.options, batch_size=500,
-                    threads=2, cache=Cache(cache), memory_budget="16MB",
-                ) as dataset:  # fmt: skip
+                with opened() as dataset:
                     found = self.read(dataset, "threads")
                 ended = HEALED if found == expected else "other values"
             except Exception as raised:  # noqa: BLE001 - the table says which
@@ -323,9 +323,9 @@ def print_kept(stage: Stage) -> int:
             call = "open" if error in (errno.EROFS, errno.EMFILE) else "write"
             cells = []
             for run in (
-                lambda call=call, error=error: stage.run_kept(call, error, "", filtered=False),
-                lambda call=call, error=error: stage.run_kept(call, error, "", filtered=True),
-                lambda call=call, error=error: stage.run_raw(server, call, error),
+                partial(stage.run_kept, call, error),
+                partial(stage.run_kept, call, error, filters=[("a", ">", 0)]),
+                partial(stage.run_raw, server, call, error),
             ):
                 faulthandler.dump_traceback_later(3 * LIMIT_S, exit=True)
                 ended, warned = run()

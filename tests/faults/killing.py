@@ -22,14 +22,14 @@ def begin(fill, wrong, *arguments):
     return child
 
 
-def kill_again_and_again(fill, wrong, kills, processes, pauses, seed=0):
+def kill_again_and_again(fill, wrong, kills, processes, pauses):
     """Kills one of so many processes after a pause, so many times, and all of them at last.
 
     fill: called as fill(wrong, seed), in each process; writes files to `wrong` of what is wrong.
     pauses: the shortest and the longest, in seconds.
     """
     wrong.mkdir()
-    choice = random.Random(seed)
+    choice = random.Random(0)
     running = [begin(fill, wrong, i) for i in range(processes)]
     for kill in range(kills):
         time.sleep(choice.uniform(*pauses))

@@ -145,11 +145,11 @@ def test_same_epoch_after_its_end_yields_nothing(path):
         assert ids_of(dataset) == next_epoch
 
 
-def middle_state(path, batches=5, **options):
+def middle_state(path, **options):
     with dataset_of(path, **options) as dataset:
         dataset.set_epoch(2)
         whole = list(dataset)
-        return dataset.state_dict(after=whole[batches - 1]), ids_of(whole[batches:])
+        return dataset.state_dict(after=whole[4]), ids_of(whole[5:])
 
 
 def test_set_epoch_of_the_same_epoch_keeps_the_progress(path):

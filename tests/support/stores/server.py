@@ -27,7 +27,6 @@ class Request:
     """A request of a client.
 
     Attributes:
-        connection: number of the connection of the request, from 0.
         target: the path and the query, as sent.
         status: status of the answer; 0 = no answer yet.
         sent: bytes of the answer's body, up to the piece at which a connection broke.
@@ -40,7 +39,6 @@ class Request:
     path: str  # decoded
     query: dict[str, str]
     headers: dict[str, str]  # lower-case names
-    connection: int
     target: str
     status: int = 0
     sent: int = 0
@@ -165,13 +163,12 @@ class HttpServer:
                 return
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self._lock:
-                number = self.connections
                 self.connections += 1
                 self._sockets.add(connection)
                 self.most_open = max(self.most_open, self._open())
-            threading.Thread(target=self._serve, args=(connection, number), daemon=True).start()
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
-    def _serve(self, connection: socket.socket, number: int) -> None:
+    def _serve(self, connection: socket.socket) -> None:
         try:
             if self._context is not None:
                 with self._lock:
@@ -184,7 +181,7 @@ class HttpServer:
                 with self._lock:
                     self.handshakes += 1
             reader = connection.makefile("rb")
-            while (request := _read(reader, number)) is not None:
+            while (request := _read(reader)) is not None:
                 if not self._answer(connection, request):
                     break
         except OSError:
@@ -267,7 +264,7 @@ def _flipped(body: memoryview) -> memoryview:
     return memoryview(other)
 
 
-def _read(reader, connection: int) -> Request | None:
+def _read(reader) -> Request | None:
     line = reader.readline()
     if not line.strip():
         return None
@@ -279,7 +276,7 @@ def _read(reader, connection: int) -> Request | None:
     body = reader.read(int(headers.get("content-length", 0)))
     parts = urlsplit(target)
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
-    return Request(method, unquote(parts.path), query, headers, connection, target, body=body)
+    return Request(method, unquote(parts.path), query, headers, target, body=body)
 
 
 def _head(response: Response, length: int) -> bytes:
