@@ -11,8 +11,8 @@ import pytest
 
 from fastload import FastParquetDataset
 from fastload.plan.progress import Leg, WorkerSlot
-from fastload.plan.read_plan import read_plan
 from support.own_process import in_its_own_process
+from support.worker_plan import worker_plan
 
 GROUP_ROWS = 20_000
 GROUPS = 40
@@ -56,7 +56,7 @@ def bytes_of(path, groups):
 def planned_groups(path, options, progress=()):
     """The row groups that the windows of a rank touch, by the definition of the order."""
     with FastParquetDataset(path, **options) as dataset:
-        pieces = read_plan(
+        pieces = worker_plan(
             dataset._rows.row_groups,
             dataset._options,
             0,

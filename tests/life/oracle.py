@@ -11,12 +11,12 @@ from drawing import ADDED, FILTERS, describe, values_of
 from fastload import Column
 from fastload.plan.options import Options
 from fastload.plan.progress import WorkerSlot
-from fastload.plan.read_plan import read_plan
 from fastload.plan.sequence import RowGroups
 from fastload.rows.predicate import parse_split
 from fastload.rows.row_hash import hash_columns
 from fastload.testing import assert_same_rows
 from support.plan_definition import rows_of
+from support.worker_plan import worker_plan
 
 
 class Oracle:
@@ -100,7 +100,7 @@ class Oracle:
         count, size = max(1, workers), self.options.batch_size
         parts = []
         for worker in range(count):
-            plan = read_plan(
+            plan = worker_plan(
                 self.groups, self.options, epoch, progress, WorkerSlot(world, count, worker, rank),
                 stripe_rows=4 * size,
             )  # fmt: skip

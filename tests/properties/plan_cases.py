@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from fastload.plan.options import Options
 from fastload.plan.progress import Leg, WorkerSlot, batches
-from fastload.plan.read_plan import read_plan
 from fastload.plan.sequence import RowGroups
 from support.plan_definition import epoch_rows, rows_of
+from support.worker_plan import worker_plan
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Case:
         return self.options.limited(self.row_groups.total_rows)
 
     def plan(self, progress, world, rank, workers=1, worker=0, skip_batches=0):
-        return read_plan(
+        return worker_plan(
             self.row_groups,
             self.options,
             self.epoch,

@@ -47,7 +47,6 @@ def planned_rows(tables, reading, epoch):
         tables.row_groups,
         options_of(reading),
         epoch,
-        (),
         WorkerSlot(reading["world_size"], rank=reading["rank"]),
         stripe_rows=reading["batch_size"],
     )

@@ -160,4 +160,4 @@ def _plan_of(
         skip_steps=(),
     )
     part = WorkerSlot(world, workers=share[1], worker=share[0], rank=number)
-    return read_plan(row_groups, in_order, 0, (), part, stripe_rows=stripe_rows)
+    return read_plan(row_groups, in_order, 0, part, stripe_rows=stripe_rows)

@@ -116,7 +116,7 @@ def _rows_of(engine: Engine, row_groups: RowGroups, groups: NDArray[np.intp], ro
     columns = (row_groups.rows, row_groups.file, row_groups.index)
     some = RowGroups(*(column[groups] for column in columns))
     options = Options(batch_size=rows, limit=rows, uneven="keep")
-    scan = engine.start(read_plan(some, options, 0, (), WorkerSlot(1), stripe_rows=rows), rows)
+    scan = engine.start(read_plan(some, options, 0, WorkerSlot(1), stripe_rows=rows), rows)
     try:
         lent = scan.next()
         assert lent is not None

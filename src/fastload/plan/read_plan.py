@@ -23,12 +23,10 @@ from fastload.plan.shuffle_windows import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from fastload.plan.options import Options
-    from fastload.plan.progress import Leg, WorkerSlot
+    from fastload.plan.progress import WorkerSlot
     from fastload.plan.rank_split import Share
     from fastload.plan.sequence import RowGroups
 
@@ -125,35 +123,24 @@ def read_plan(
     row_groups: RowGroups,
     options: Options,
     epoch: int,
-    progress: Sequence[Leg],
     part: WorkerSlot,
     *,
     stripe_rows: int,
-    ramp: bool = False,
-    skip_batches: int = 0,
 ) -> ReadPlan:
-    """Plan the rows that the worker in a slot delivers after `progress`.
+    """Plan the rows that the worker in a slot delivers in a whole epoch.
 
     Args:
         row_groups: all row groups in canonical order.
         options: the dataset's parameters.
         epoch: number of the epoch; it changes the order with `options.shuffle` only.
-        progress: legs of this epoch that were delivered before.
         part: slot of the worker.
-        stripe_rows: rows of one window of a plan without shuffle, a multiple of the batch size.
-            `stripe_rows` decides how the reading is cut into units of work, not which rows are
-            delivered. Where few rows of row groups stay, a window has fewer rows, so that it
-            reads about `stripe_rows` stored rows.
-        ramp: start with a window of one batch and double the rows read so far with each window,
-            up to `stripe_rows`. The first batch comes early, and a consumer at half the loader's
-            speed never waits.
-        skip_batches: number of this worker's own batches to leave out at the start.
+        stripe_rows: as for `share_plan`.
 
     Raises:
-        ValueError: a number is out of its range, or `progress` claims more batches than it had.
+        ValueError: a number is out of its range.
     """
-    mine = share(row_groups.total_rows, options, progress, part, skip_batches)
-    return share_plan(row_groups, options, epoch, mine, stripe_rows=stripe_rows, ramp=ramp)
+    mine = share(row_groups.total_rows, options, (), part, 0)
+    return share_plan(row_groups, options, epoch, mine, stripe_rows=stripe_rows)
 
 
 def share_plan(
@@ -174,8 +161,13 @@ def share_plan(
         options: the dataset's parameters.
         epoch: number of the epoch.
         mine: positions of the epoch to deliver.
-        stripe_rows: as for `read_plan`.
-        ramp: as for `read_plan`.
+        stripe_rows: rows of one window of a plan without shuffle, a multiple of the batch size.
+            `stripe_rows` decides how the reading is cut into units of work, not which rows are
+            delivered. Where few rows of row groups stay, a window has fewer rows, so that it
+            reads about `stripe_rows` stored rows.
+        ramp: start with a window of one batch and double the rows read so far with each window,
+            up to `stripe_rows`. The first batch comes early, and a consumer at half the loader's
+            speed never waits.
         sequence: the sequence of the epoch, if the caller has it.
         cuts: the result of `window_cuts` for the share, if the caller has it; with shuffle.
 

@@ -113,7 +113,7 @@ def shuffle_quality(
         drop_last=False,
         uneven="keep",
     )
-    whole = read_plan(row_groups, options, epoch, (), WorkerSlot(1), stripe_rows=_STEP_ROWS)
+    whole = read_plan(row_groups, options, epoch, WorkerSlot(1), stripe_rows=_STEP_ROWS)
     return order_quality(_delivered(whole, row_groups), row_groups.total_rows, batch_rows)
 
 

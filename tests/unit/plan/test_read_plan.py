@@ -12,6 +12,7 @@ from fastload.plan.progress import Leg, WorkerSlot, advance, batches, remaining_
 from fastload.plan.read_plan import read_plan, row_group_plan
 from fastload.plan.sequence import RowGroups
 from support.plan_definition import epoch_rows, rows_of
+from support.worker_plan import worker_plan
 
 
 def row_groups(*rows, file=None, index=None):
@@ -22,7 +23,7 @@ def row_groups(*rows, file=None, index=None):
 
 def read(groups, options, progress=(), world=1, rank=0, workers=1, worker=0, **kwargs):
     kwargs = {"stripe_rows": 4 * options.batch_size, "epoch": 0, **kwargs}
-    return read_plan(
+    return worker_plan(
         groups,
         options,
         progress=progress,
@@ -251,7 +252,7 @@ def test_windows_are_short_where_few_rows_stay():
 def test_the_plan_of_one_row_group_is_that_of_a_dataset_of_it(rows):
     one = RowGroups(*(np.array([number], np.int64) for number in (rows, 3, 7)))
     options = Options(batch_size=16, uneven="keep")
-    expected = read_plan(one, options, 0, (), WorkerSlot(1), stripe_rows=64)
+    expected = read_plan(one, options, 0, WorkerSlot(1), stripe_rows=64)
     found = row_group_plan(3, 7, rows, 16, 64)
     for name in ("pieces", "takes", "windows", "keys"):
         ours, theirs = getattr(found, name), getattr(expected, name)

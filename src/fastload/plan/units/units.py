@@ -89,7 +89,7 @@ class Units(ABC):
     def read_plan(self, at: Position, mine: Share, *, stripe_rows: int, ramp: bool) -> ReadPlan:
         """Plan the rows of a share of units of the epoch of a position.
 
-        The other arguments are as for `read_plan.read_plan`.
+        The other arguments are as for `read_plan.share_plan`.
         """
 
     def lanes_plan(

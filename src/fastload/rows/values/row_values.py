@@ -146,7 +146,7 @@ def read_files(
         once=True,
     )
     options = Options(batch_size=_BATCH_ROWS, uneven="keep")
-    plan = read_plan(row_groups, options, 0, (), WorkerSlot(1), stripe_rows=budget.stripe_rows)
+    plan = read_plan(row_groups, options, 0, WorkerSlot(1), stripe_rows=budget.stripe_rows)
     name = projection.outputs[0].name
     kept = () if rows is None else rows.files
     with (
