@@ -12,7 +12,7 @@ from fastload.batch.tensor_views import bits
 from fastload.testing import assert_same_rows
 from fastload.testing.expected_outputs import outputs_of
 from support.data_files import DIRECTORY
-from support.stored_tables import StoredTables, fill_of
+from support.stored_tables import StoredTables, becomes_float, fill_of
 from support.taken_rows import assert_taken
 
 FILES = sorted(
@@ -66,7 +66,7 @@ def test_rows_by_number(path):
 def test_one_word_opens_a_file_with_nulls(path, nulls):
     tables = tables_of(path)
     masked = {
-        name: Column(name) if is_float(leaf) else Column(name, valid=True)
+        name: Column(name) if becomes_float(leaf) else Column(name, valid=True)
         for name, leaf in tables.leaves.items()
     }
     with FastParquetDataset(path, nulls=nulls, batch_size=1000) as dataset:
@@ -83,11 +83,6 @@ def test_one_word_opens_a_file_with_nulls(path, nulls):
             assert leaf.valid.all()
     assert (nulls == "mask") or not masks
     assert head.rows == min(3, tables.table.num_rows)
-
-
-def is_float(leaf):
-    kind = leaf.values.type
-    return pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)
 
 
 def assert_equal(batches, name, expected):

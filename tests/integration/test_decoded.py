@@ -360,11 +360,13 @@ def test_tensors_that_are_not_dense(paths, tmp_path, step):
     assert not list(entries_of(tmp_path / DECODED))
 
 
-def test_outputs_that_change_on_the_way(paths, tmp_path):
-    def turns(block):
-        wide = "float64" if int(block["i"].max()) > 2 * ROWS - 100 else "float32"
-        return {"y": block["i"].astype(wide)}
+def turns(block):
+    """Compute an output whose dtype changes near the last row."""
+    wide = "float64" if int(block["i"].max()) > 2 * ROWS - 100 else "float32"
+    return {"y": block["i"].astype(wide)}
 
+
+def test_outputs_that_change_on_the_way(paths, tmp_path):
     options = {"columns": ["i"], "preprocess": turns, "batch_size": 200}
     with (
         FastParquetDataset(paths, **options) as plain,
@@ -450,11 +452,6 @@ def test_processes_make_each_block_once(paths, tmp_path):
 
 def test_a_mix_falls_back_in_the_share_of_a_source(paths, tmp_path):
     """The rest of the share comes from the files, in the same order."""
-
-    def turns(block):
-        wide = "float64" if int(block["i"].max()) > 2 * ROWS - 100 else "float32"
-        return {"y": block["i"].astype(wide)}
-
     options = {"columns": ["i"], "batch_size": 200, "shuffle": True, "shuffle_window": 900}
 
     def mixed(**more):

@@ -50,11 +50,6 @@ class ArrowLeaf:
     valid: npt.NDArray[np.bool_] | None = None
     tensor: Any = None
 
-    @property
-    def has_null_lists(self) -> bool:
-        """True if a list at any level is null."""
-        return any(lists.nulls for lists in self.levels)
-
 
 def leaves_of(table: Any) -> dict[str, ArrowLeaf]:
     """Return the leaves of a pyarrow Table by name, in the order of the columns."""
