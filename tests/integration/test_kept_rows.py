@@ -194,6 +194,16 @@ def test_a_changed_file_is_noticed(tmp_path):
             rows_of(dataset)
 
 
+def assert_same_error_in_each_pass(path, columns):
+    errors = set()
+    with dataset_of(path, columns=columns) as dataset:
+        for _ in range(3):
+            with pytest.raises(CorruptFileError) as raised:
+                list(dataset)
+            errors.add(str(raised.value))
+    assert len(errors) == 1
+
+
 @pytest.mark.parametrize("column", ["price", "some", "name", "items", "deep"])
 def test_a_damaged_page_gives_the_same_error_in_each_pass(tmp_path, column):
     path = write(tmp_path / "a.parquet", table_of(), use_dictionary=False)
@@ -201,13 +211,7 @@ def test_a_damaged_page_gives_the_same_error_in_each_pass(tmp_path, column):
     with open(path, "r+b") as file:
         file.seek(chunk.data_page_offset)
         file.write(b"\xff" * 16)
-    errors = []
-    with dataset_of(path, columns=KEPT) as dataset:
-        for _ in range(3):
-            with pytest.raises(CorruptFileError) as raised:
-                list(dataset)
-            errors.append(str(raised.value))
-    assert len(set(errors)) == 1
+    assert_same_error_in_each_pass(path, KEPT)
 
 
 def test_a_store_is_asked_once(tmp_path):
@@ -280,10 +284,4 @@ def test_a_code_beyond_its_dictionary_is_an_error_in_each_pass(tmp_path):
     with open(path, "r+b") as file:
         file.seek(chunk.dictionary_page_offset + chunk.total_compressed_size - 12)
         file.write(b"\xff" * 12)  # codes; the dictionary has fewer entries
-    with dataset_of(path, columns=["ids"]) as dataset:
-        errors = []
-        for _ in range(3):
-            with pytest.raises(CorruptFileError) as raised:
-                list(dataset)
-            errors.append(str(raised.value))
-    assert len(set(errors)) == 1
+    assert_same_error_in_each_pass(path, ["ids"])
