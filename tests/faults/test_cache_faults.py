@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from fastload import IO, Cache, FastParquetDataset
+from fastload import IO, Cache, CacheError, FastParquetDataset
 from fastload.runtime._core import RangeCache, check_range
 from fastload.runtime.disk.cache import RAW
 from fastload.runtime.disk.entries import entries_of, make_room, remove_all, used_bytes
@@ -122,6 +122,22 @@ def test_a_full_disk_turns_it_off_with_one_warning(server, expected, tmp_path):
     assert not list(tmp_path.rglob("*.part"))
     assert_same(read(server, tmp_path)[0], expected)
     assert read(server, tmp_path)[1] == 0
+
+
+def test_warming_again_after_a_full_disk_names_the_failure(server, tmp_path):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with remote(server, tmp_path) as dataset:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, limits[1]))
+        try:
+            with (
+                pytest.warns(UserWarning, match="Can't keep more in the cache"),
+                pytest.raises(CacheError, match="got less: see the warning"),
+            ):
+                dataset.warm_cache(progress=False)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        with pytest.raises(CacheError, match=r"^Expected to write to the cache, got: File"):
+            dataset.warm_cache(progress=False)
 
 
 def test_no_directory_turns_it_off_with_one_warning(server, expected, tmp_path):

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fastload import Cache, CorruptFileError, FastParquetDataset
+from fastload import Cache, CacheError, CorruptFileError, FastParquetDataset
 from fastload.engine.cache.entry_writer import EntryWriter
 from fastload.engine.cache.store import BlockStore
 from fastload.runtime._core import check_block
@@ -173,6 +173,23 @@ def test_a_full_disk_is_told_when_all_rows_were_in_memory(path, tmp_path, told):
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert len(record) == 1
     assert not list(tmp_path.rglob("*.part"))
+
+
+def test_warming_after_a_full_disk_names_the_failure(path, tmp_path, told):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with FastParquetDataset(path, preprocess=plus, cache=tmp_path, shuffle=True) as dataset:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (6_000, limits[1]))
+        try:
+            with pytest.warns(UserWarning, match="File too large"):
+                rows = sum(batch.rows for epoch in range(2) for batch in dataset)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert rows == 2 * ROWS
+        with pytest.raises(CacheError, match=r"File too large.*make the dataset again"):
+            dataset.warm_cache(progress=False)
+        with FastParquetDataset(path, preprocess=plus, cache=tmp_path, shuffle=True) as again:
+            again.warm_cache(progress=False)
+    assert read(path, tmp_path)[0] == list(range(ROWS))
 
 
 def test_a_directory_that_can_not_be_made(path, tmp_path, told):

@@ -333,6 +333,8 @@ def test_outputs_that_blocks_can_not_hold(paths, tmp_path):
             got = list(kept)
         for ours, theirs in zip(got, plain, strict=True):
             assert torch.equal(ours["c"].real.nan_to_num(), theirs["c"].real.nan_to_num())
+        with pytest.raises(CacheError, match=r"to keep row groups in the cache, got.*complex64"):
+            kept.warm_cache(progress=False)
     assert not list(entries_of(tmp_path / DECODED))
 
 

@@ -79,7 +79,15 @@ def _warm_files(
     with closing(engines.another()) as engine:
         if not storage.keeps(files):
             if cause := storage.cache_failure:
-                raise CacheError(f"Expected to write to the cache, got: {cause}")
+                expected = (
+                    "" if cause.startswith("Expected") else "Expected to write to the cache, got: "
+                )
+                raise CacheError(f"{expected}{cause}")
+            if engines.blocks is not None and (cause := engines.blocks.failure):
+                raise CacheError(
+                    f"Expected to keep row groups in the cache, got: {cause}; this dataset has "
+                    "stopped keeping row groups: remove the cause, and make the dataset again"
+                )
             if storage.has_cache and not engines.source.remote:
                 raise CacheError(
                     "Expected files of a store, whose bytes a cache keeps, got local files alone: "

@@ -107,6 +107,7 @@ class DecodedCache:
         )
         self._plan: BlockPlan | None = None
         self._refused = False
+        self._cause = ""
         self.step_error: Exception | None = None  # raised by a step on the first rows
 
     @property
@@ -118,6 +119,11 @@ class DecodedCache:
     def usable(self) -> bool:
         """True unless this process has found that it can't use the decoded tier."""
         return not self._refused and self._store.of_process().writes
+
+    @property
+    def failure(self) -> str:
+        """Why this process keeps no blocks; "" if it does, or if no block can have a key."""
+        return self._cause or self._store.of_process().failure
 
     def engine(
         self,
@@ -313,6 +319,7 @@ class DecodedCache:
     def refuse(self, cause: object) -> None:
         """Use no blocks in this process from now on, and warn why."""
         self._refused = True
+        self._cause = self._cause or str(cause)
         tell_once(
             self._cache,
             f"Can't keep decoded rows in the cache: {cause}; rows are decoded each time. "
