@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -172,12 +172,11 @@ class Stats:
             labels: labels to add to each sample, such as {"rank": "0"}.
 
         Raises:
+            TypeError: a key or a value of `labels` is not a str.
             ValueError: a key of `labels` is not a valid label name, or is "stage" or "becomes",
                 which fastload uses itself.
         """
-        for name in labels or {}:
-            if not re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", name) or name in ("stage", "becomes"):
-                raise ValueError(f"Expected the name of a label of your own, got {name!r}")
+        _check_labels(labels or {})
         lines: list[str] = []
         for name, (kind, text, samples) in _metrics(self).items():
             lines += [f"# HELP fastload_{name} {text}", f"# TYPE fastload_{name} {kind}"]
@@ -293,6 +292,20 @@ def _metrics(stats: Stats) -> dict[str, tuple[str, str, _Samples]]:
             [({}, stats.memory.kept_chunks)],
         ),
     }
+
+
+_OWN_LABELS = ("stage", "becomes")
+
+
+def _check_labels(labels: Mapping[Any, Any]) -> None:
+    """Raise TypeError or ValueError if Prometheus or fastload can't take a label."""
+    for name, value in labels.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            wanted = f"{{{str(name)!r}: {str(value)!r}}}"
+            raise TypeError(f"Expected labels of str such as {wanted}, got {{{name!r}: {value!r}}}")
+        # Names that begin with __ are Prometheus' own.
+        if not re.fullmatch(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*", name) or name in _OWN_LABELS:
+            raise ValueError(f"Expected the name of a label of your own, got {name!r}")
 
 
 def _escaped(value: str) -> str:

@@ -96,6 +96,11 @@ def test_prometheus_reads_the_counters(path):
         stats.to_prometheus({"stage": "x"})
     with pytest.raises(ValueError, match="label of your own, got 'becomes'"):
         stats.to_prometheus({"becomes": "x"})
+    with pytest.raises(ValueError, match="label of your own, got '__run'"):
+        stats.to_prometheus({"__run": "x"})
+    wanted = r"Expected labels of str such as {'rank': '0'}, got {'rank': 0}"
+    with pytest.raises(TypeError, match=wanted):
+        stats.to_prometheus({"rank": 0})
 
 
 def test_a_source_of_a_mix_is_traced_by_its_dataset(path):
