@@ -176,6 +176,34 @@ def test_the_other_commands(server, tmp_path, capsys):
     assert not list(entries_of(tmp_path / RAW))
 
 
+def kept(block):
+    return block
+
+
+def test_entries_in_use_stay_and_are_counted(tmp_path, capsys):
+    pq.write_table(pa.table({"x": range(1000)}), tmp_path / "x.parquet", row_group_size=100)
+    directory = tmp_path / "cache"
+    where = ["--cache-dir", str(directory)]
+    with FastParquetDataset(
+        tmp_path / "x.parquet", preprocess=kept, cache=directory, shuffle=True
+    ) as dataset:
+        dataset.warm_cache(progress=False)
+        batches = iter(dataset)
+        next(batches)
+        assert main(["prune", "--max-bytes", "1kB", *where]) == 0
+        said = capsys.readouterr().out.splitlines()
+        assert said[0].startswith("removed 0 entries; ")
+        assert said[1:] == ["10 entries not removed: running processes have them in use"]
+        assert main(["clear", "--yes", *where]) == 0
+        assert capsys.readouterr().out.splitlines() == said
+        assert called(capsys, "clear", "--yes", *where)[1]["entries"] == 10
+        del batches
+        assert sum(batch.rows for batch in dataset) == 1000
+    assert main(["clear", "--yes", *where]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1
+    assert called(capsys, "clear", *where)[1]["entries"] == 0
+
+
 @pytest.mark.usefixtures("server")
 def test_a_cache_that_can_not_be_written_to_is_said(tmp_path, capsys):
     (tmp_path / "file").touch()

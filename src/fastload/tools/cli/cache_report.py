@@ -24,7 +24,7 @@ from fastload.runtime.units import ago, counted, size_of
 from fastload.tools.terminal import table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from rich.console import RenderableType
@@ -58,8 +58,9 @@ def verify(cache: Cache, *, progress: bool) -> dict[str, Any]:
 
 def prune(cache: Cache, most_bytes: int) -> dict[str, Any]:
     """Remove the least recently used entries, until at most `most_bytes` bytes are left."""
-    left, removed = make_room(_existing(cache), most_bytes)
-    entries = sum(1 for tier in _existing(cache) for _ in entries_of(tier))
+    directories = _existing(cache)
+    left, removed = make_room(directories, most_bytes)
+    entries = _count(directories)
     return {"removed": len(removed), "bytes": left, "entries": entries, "limit": most_bytes}
 
 
@@ -67,7 +68,12 @@ def clear(cache: Cache) -> dict[str, Any]:
     """Remove all entries that are not in use."""
     directories = _existing(cache)
     removed = remove_all(*directories)
-    return {"removed": removed, "bytes": sum(map(used_bytes, directories))}
+    left = sum(map(used_bytes, directories))
+    return {"removed": removed, "bytes": left, "entries": _count(directories)}
+
+
+def _count(directories: Sequence[Path]) -> int:
+    return sum(1 for directory in directories for _ in entries_of(directory))
 
 
 def parts_of(result: dict[str, Any]) -> Iterator[RenderableType]:
@@ -86,8 +92,11 @@ def parts_of(result: dict[str, Any]) -> Iterator[RenderableType]:
     elif "removed" in result:
         removed = counted(result["removed"], "entry")
         yield f"removed {removed}; {size_of(result['bytes'])} left"
-        if result.get("limit") is not None and result["removed"] and not result["entries"]:
-            yield f"no entry fits in {size_of(result['limit'])}"
+        limit, stay = result.get("limit"), result.get("entries")
+        if limit is not None and result["removed"] and not stay:
+            yield f"no entry fits in {size_of(limit)}"
+        if stay and result["bytes"] > (limit or 0):
+            yield f"{counted(stay, 'entry')} not removed: running processes have them in use"
     else:
         warmed = result["warmed"]
         rows, files = counted(warmed["rows"], "row"), counted(warmed["files"], "file")
