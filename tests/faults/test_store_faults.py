@@ -201,3 +201,34 @@ def test_pauses_grow_and_are_drawn():
     assert [backoff_s(i, lambda: 1.0) for i in (1, 2, 3, 4)] == [0.1, 0.2, 0.4, 0.8]
     assert backoff_s(3, lambda: 0.0) == 0.2
     assert backoff_s(50, lambda: 1.0) == 20.0
+    # As `IO` and the page on stores say.
+    shortest, longest = (
+        [backoff_s(i, lambda drawn=drawn: drawn) for i in range(1, 61)] for drawn in (0.0, 1.0)
+    )
+    assert (round(sum(shortest[: IO().retries])), round(sum(longest[: IO().retries]))) == (13, 26)
+    assert set(zip(shortest[8:], longest[8:], strict=True)) == {(10.0, 20.0)}
+    assert sum(shortest) > 8 * 60
+
+
+def test_a_run_continues_after_an_outage(server, paths):
+    """In the same process, behind the last batch trained, as the page on stores says."""
+    options = {"batch_size": 100, "shuffle": True, "shuffle_window": 1000}
+    with FastParquetDataset([str(p) for p in paths], columns=COLUMNS, **options) as plain:
+        expected = [batch["c3"].tolist() for batch in plain]
+    got = []
+
+    def train():
+        nonlocal last
+        for last in dataset:
+            got.append(last["c3"].tolist())
+
+    last = None
+    with remote(server, "native", retries=0, memory_budget="20MB", **options) as dataset:
+        server.fault = lambda _: Fault(503) if len(got) >= 5 else None
+        with pytest.raises(StorageError, match="503"):
+            train()
+        assert 5 <= len(got) < len(expected)
+        server.fault = lambda _: None
+        dataset.load_state_dict(dataset.state_dict(after=last))
+        train()
+    assert got == expected
