@@ -1,6 +1,7 @@
 """Forks, signals and exits at the worst moment; each in a process of its own."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -193,6 +194,24 @@ except RuntimeError as error:
     assert out.startswith("Expected 1000 threads, got "), out
     assert "(ulimit -u, pids.max of the cgroup) or of virtual memory (ulimit -v): " in out
     assert err == ""
+
+
+def test_memory_of_workers_that_the_system_refuses(path):
+    script = """
+import resource
+from torch.utils.data import DataLoader
+loader = DataLoader(dataset_of(), batch_size=None, num_workers=2, timeout=60)
+running = iter(loader)
+mapped = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (mapped + (64 << 20), resource.RLIM_INFINITY))
+try:
+    next(running)
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+    out, _ = run(script, path)
+    assert re.match("StorageError Expected [0-9]+ bytes of shared memory, got Cannot allocate", out)
+    assert "raise the limit, ulimit -v, or use fewer workers" in out
 
 
 def test_fork_while_the_next_pass_is_prepared(path):

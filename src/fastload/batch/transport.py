@@ -286,5 +286,10 @@ def _open_memory(pid: int, introduction: Any) -> _WorkerMemory:
     fd = introduction.detach()
     try:
         return _WorkerMemory(pid, core.BatchReceiver(fd))
+    except StorageError as error:
+        raise StorageError(
+            f"{error} (this process maps the memory of every worker process, which a limit of "
+            "virtual memory counts in full: raise the limit, ulimit -v, or use fewer workers)"
+        ) from None
     finally:
         os.close(fd)
