@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import resource
+import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -110,5 +111,17 @@ def _caches() -> dict[str, str]:
         return {"footers and counts": "in memory only: no cache directory"}
     source = " ($FASTLOAD_CACHE_DIR)" if os.environ.get("FASTLOAD_CACHE_DIR") else ""
     sizes = [path.lstat().st_size for path in home.rglob("*") if path.is_file()]
-    held = f"{counted(len(sizes), 'file')}, {size_of(sum(sizes))}"
-    return {"footers and counts": f"{home}{source}", "held": held if sizes else "nothing yet"}
+    held = f"{counted(len(sizes), 'file')}, {size_of(sum(sizes))}" if sizes else "nothing yet"
+    if cause := _why_not_written(home):
+        held += f"; new ones stay in memory: {cause} ($FASTLOAD_CACHE_DIR names another directory)"
+    return {"footers and counts": f"{home}{source}", "held": held}
+
+
+def _why_not_written(directory: Path) -> str:
+    """Return why no file can be made in a directory, which may not exist yet; "" if one can."""
+    existing = next(each for each in (directory, *directory.parents) if os.path.exists(each))
+    try:
+        with tempfile.TemporaryFile(dir=existing):
+            return ""
+    except OSError as error:
+        return f"{error.strerror} - at {existing}"

@@ -70,6 +70,19 @@ def test_doctor_says_what_is_installed(capsys, tmp_path, monkeypatch):
     assert max(map(len, lines)) <= 80
 
 
+def test_doctor_says_why_nothing_is_kept(capsys, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    for below in ("x", "x/y"):
+        monkeypatch.setenv("FASTLOAD_CACHE_DIR", str(tmp_path / "file" / below))
+        assert main(["doctor", "--json"]) == 0
+        held = json.loads(capsys.readouterr().out)["caches"]["held"]
+        assert f"stay in memory: Not a directory - at {tmp_path / 'file'} (" in held
+    monkeypatch.setenv("FASTLOAD_CACHE_DIR", str(tmp_path / "new" / "x"))
+    assert main(["doctor", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["caches"]["held"] == "nothing yet"
+    assert not (tmp_path / "new").exists()
+
+
 def test_the_sample_is_written_and_nothing_measured(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(sample.make, "__defaults__", (1, 1000))
     path = tmp_path / "clicks.parquet"
