@@ -196,6 +196,13 @@ class FileLeaves:
             )
         found = exact or self.below.get(name, [])
         if not found:
+            if name in {"__file__", "__row__"}:
+                raise ColumnNotFoundError(
+                    f"Expected a column of the files, got `{name}`: this is no column. To get the "
+                    "outputs `__file__` and `__row__`, leave them out here and pass "
+                    "provenance=True - "
+                    f"at {self.path}"
+                )
             raise ColumnNotFoundError(
                 describe_not_found(name, [*self.exact, *self.below], self.path)
             )

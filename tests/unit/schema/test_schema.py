@@ -247,6 +247,9 @@ def test_unknown_column_names_the_nearest(tmp_path: Path) -> None:
         plan_columns(source, {"x": "volume"})
     with pytest.raises(ColumnNotFoundError, match=r"the columns are `price`, `Volume`, `day` - at"):
         plan_columns(source, {"x": Stack(["day", "zzzzzzzz"])})
+    for name in ("__file__", "__row__"):
+        with pytest.raises(ColumnNotFoundError, match=rf"got `{name}`: .* pass provenance=True"):
+            plan_columns(source, ["price", name])
 
 
 def test_unknown_column_that_is_a_key_above_the_source(tmp_path: Path) -> None:

@@ -150,6 +150,7 @@ def test_characters_that_stdout_lacks_are_escaped(tmp_path):
     ("options", "said"),
     [
         (["--filters", '[["x", "<", 3]]'], "Expected --filters with --state and --step alone"),
+        (["--filters", "x < 3"], 'Expected JSON such as [["day", "<", 30]], got x < 3: '),
         (["--world-size", "2"], "Expected --world-size with --state and --step alone"),
         (["--num-workers", "2"], "Expected --num-workers with --state and --step alone"),
         (["--state", "s", "--step", "0", "--columns", "x"], "Expected no --columns with --state"),

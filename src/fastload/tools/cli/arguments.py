@@ -34,7 +34,9 @@ def conditions_of(text: str) -> Any:
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"Expected JSON, got {error}") from None
+        raise argparse.ArgumentTypeError(
+            f'Expected JSON such as [["day", "<", 30]], got {text}: {error}'
+        ) from None
     if not isinstance(found, list):
         raise argparse.ArgumentTypeError(f"Expected a list of conditions, got {text}")
     return [_condition(each) for each in found]

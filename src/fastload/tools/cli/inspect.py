@@ -90,7 +90,8 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     step = parser.add_argument_group("the rows of a step of a run").add_argument
     step("--state", metavar="FILE", help="JSON file with a state_dict() of the run")
     step("--step", type=int, metavar="N", help="number of the step in the state's epoch, from 0 on")
-    step("--filters", type=conditions_of, metavar="JSON", help="the run's filters")
+    example = 'those of the run, such as [["day", "<", 30]]'
+    step("--filters", type=conditions_of, metavar="JSON", help=example)
     step("--world-size", type=int, metavar="W", help="ranks after the state [default: as before]")
     step("--num-workers", type=int, metavar="K", help="workers after it [default: as before]")
     return parser
