@@ -16,7 +16,7 @@ def test_a_warning_names_the_file_of_the_caller():
     with pytest.warns(UserWarning, match="direct") as told:
         warn("direct")
     with pytest.warns(UserWarning, match="left out") as report_told:
-        SkipReport().add(0, "a.parquet", 3, "Expected X, got Y")
+        SkipReport().add(0, "a.parquet", 3, "Expected X, got Y", "Others replace its rows")
     with pytest.warns(DeprecationWarning, match="category") as other_told:
         warn("category", DeprecationWarning)
     for record in (told, report_told, other_told):
