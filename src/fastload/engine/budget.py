@@ -26,6 +26,9 @@ _FIXED_STRIPE_BYTES = 16 * _MIB
 _MOST_SEGMENT_BYTES = 8 * _MIB
 _LEAST_SEGMENT_BYTES = 64 << 10
 _MOST_FETCH_BYTES = 256 * _MIB
+# Reads take half of what is left up to so many bytes, and a quarter of more, so that most of the
+# rest can keep pages.
+_FEW_FETCH_BYTES = 64 * _MIB
 # Bytes of fetches for each thread, so that no thread waits for memory to read small pages into;
 # very small budgets give less.
 _LEAST_FETCH_BYTES = _MIB
@@ -166,7 +169,8 @@ def divide_budget(
             least_beside=least_lent + least_fetched,
         )
     left = memory_budget - needed - scratch
-    most_fetched = min(_MOST_FETCH_BYTES, left // 2, left - least_lent)
+    wanted = max(left // 4, min(left // 2, _FEW_FETCH_BYTES))
+    most_fetched = min(_MOST_FETCH_BYTES, wanted, left - least_lent)
     fetch_bytes = max(_LEAST_SEGMENT_BYTES, least_fetched, most_fetched)
     segments = 2 * max(1, columns)
     segment_bytes = fetch_bytes // segments

@@ -307,5 +307,12 @@ def test_kept_pages_take_what_the_rest_leaves(window):
     assert kept_by(memory, shuffle_window=window, once=True).kept_bytes == 0
 
 
+def test_reads_leave_most_of_the_rest_to_kept_pages():
+    # As one of eight workers has of 4 GB.
+    budget = kept_by(512 * 10**6)
+    assert budget.fetch_bytes >= 64 << 20
+    assert budget.kept_bytes > budget.fetch_bytes
+
+
 def test_a_small_budget_keeps_no_pages():
     assert kept_by(300 * 10**6).kept_bytes == 0
