@@ -10,42 +10,30 @@ Delivery::Delivery(const Pass* pass, std::mutex* mutex, Work* work)
 
 // Making batches ----------------------------------------------------------------------
 
-Status Delivery::PlaceInBatches(std::span<Part* const> parts, const SizesOf& sizes) {
+Status Delivery::PlaceInBatch(Part* part, std::span<const int64_t> sizes) {
   const Layout& layout = pass_->dataset->layout;
-  const auto place = [&](const Batch& batch, Part* part) {
+  const auto place = [&](const Batch& batch) {
     part->block = batch.block;
     part->areas = layout.From(batch.areas, part->offset, part->first_item);
     part->in_place = true;
+    return Status::OK();
   };
-  std::vector<Part*> first;  // of their batches
-  std::unique_lock lock(*mutex_);
-  for (Part* part : parts) {
+  {
+    std::lock_guard lock(*mutex_);
     const auto found = pending_.find(part->batch);
     if (found != pending_.end() && found->second.batch.block) {
-      place(found->second.batch, part);
-    } else {
-      first.push_back(part);
+      return place(found->second.batch);
     }
   }
-  if (first.empty()) return Status::OK();
-  lock.unlock();
-  std::vector<Batch> made;
-  made.reserve(first.size());
-  for (const Part* part : first) {
-    Batch& batch = made.emplace_back();
-    batch.index = part->batch;
-    batch.areas = layout.Place(pass_->BatchRows(part->batch), sizes(*part));
-    ARROW_ASSIGN_OR_RAISE(batch.block, pass_->batch_pool->Allocate(batch.areas.bytes));
-  }
-  lock.lock();
+  Batch batch{.index = part->batch,
+              .areas = layout.Place(pass_->BatchRows(part->batch), sizes)};
+  ARROW_ASSIGN_OR_RAISE(batch.block, pass_->batch_pool->Allocate(batch.areas.bytes));
+  std::lock_guard lock(*mutex_);
   if (*pass_->cancelled) return PassClosed();
-  for (size_t i = 0; i < first.size(); ++i) {
-    Pending& pending = pending_[made[i].index];
-    // Another window may have been faster.
-    if (!pending.batch.block) pending.batch = std::move(made[i]);
-    place(pending.batch, first[i]);
-  }
-  return Status::OK();
+  Pending& pending = pending_[part->batch];
+  // Another window may have been faster.
+  if (!pending.batch.block) pending.batch = std::move(batch);
+  return place(pending.batch);
 }
 
 void Delivery::AddLocked(const std::shared_ptr<Window>& window, Part* part) {

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -76,11 +75,9 @@ class Delivery {
   bool waits();
   std::optional<Damage> damage();
 
-  // Gives parts their rows of the memory of their whole batches, which the first part to
-  // come allocates. `sizes(part)` are as for Layout::Place, and valid until the next
-  // call. Only for batches of a known size.
-  using SizesOf = std::function<std::span<const int64_t>(const Part& part)>;
-  Status PlaceInBatches(std::span<Part* const> parts, const SizesOf& sizes);
+  // Gives a part its rows of the memory of the whole batch, which the first part to come
+  // allocates; `sizes` are as for Layout::Place. Only for batches of a known size.
+  Status PlaceInBatch(Part* part, std::span<const int64_t> sizes);
   // Takes a part of a window, once all units have filled the part.
   void AddLocked(const std::shared_ptr<Window>& window, Part* part);
   // Joins the parts of a batch that lies in several windows, and calls the kernels on it.

@@ -336,11 +336,8 @@ void ComputeOrder(const Pass& pass, Window* window) {
 }
 
 Status AllocateParts(const Pass& pass, Delivery* delivery, Window* window) {
-  const Layout& layout = pass.dataset->layout;
-  const bool packed = pass.plan.packed();
-  std::vector<int64_t> sizes(static_cast<size_t>(layout.sizes()));
-  const auto sizes_of = [&](const Part& part) -> std::span<const int64_t> {
-    const auto p = static_cast<size_t>(&part - window->parts.data());
+  std::vector<int64_t> sizes(static_cast<size_t>(pass.dataset->layout.sizes()));
+  for (size_t p = 0; p < window->parts.size(); ++p) {
     for (size_t u = 0; u < window->units.size(); ++u) {
       if (!pass.dataset->units[u].staged()) continue;
       for (const Layout::Slot& slot : pass.dataset->units[u].slots) {
@@ -348,26 +345,22 @@ Status AllocateParts(const Pass& pass, Delivery* delivery, Window* window) {
                     sizes.begin() + slot.first_size);
       }
     }
-    if (packed) sizes.back() = part.items;
-    return sizes;
-  };
-  std::vector<Part*> in_place;
-  for (Part& part : window->parts) {
-    if (!part.whole && (packed || !layout.ragged())) {
-      in_place.push_back(&part);
+    Part& part = window->parts[p];
+    const bool packed = pass.plan.packed();
+    if (!part.whole && (packed || !pass.dataset->layout.ragged())) {
+      if (packed) {
+        const int64_t items = pass.lanes.Items(part.batch);
+        for (int64_t& size : sizes) size = size / part.items * items;
+        sizes.back() = items;
+      }
+      ARROW_RETURN_NOT_OK(delivery->PlaceInBatch(&part, sizes));
       continue;
     }
-    part.areas = layout.Place(part.rows, sizes_of(part));
+    if (packed) sizes.back() = part.items;
+    part.areas = pass.dataset->layout.Place(part.rows, sizes);
     ARROW_ASSIGN_OR_RAISE(part.block, pass.batch_pool->Allocate(part.areas.bytes));
   }
-  return delivery->PlaceInBatches(in_place, [&](const Part& part) {
-    const auto of_part = sizes_of(part);
-    if (packed) {
-      const int64_t items = pass.lanes.Items(part.batch);
-      for (int64_t& size : sizes) size = size / part.items * items;
-    }
-    return of_part;
-  });
+  return Status::OK();
 }
 
 }  // namespace fastload
