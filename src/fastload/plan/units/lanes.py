@@ -5,13 +5,13 @@ A batch has rows of every lane, lane after lane; see `ReadPlan.lane_of`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fastload.plan.intervals import edges_of
-from fastload.plan.read_plan import ReadPlan, shuffled_parts, window_cuts
-from fastload.plan.shuffle_windows import ShuffleWindows
+from fastload.plan.read_plan import ReadPlan, WindowCuts, shuffled_parts, window_cuts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,52 +20,91 @@ if TYPE_CHECKING:
     from fastload.plan.options import Options
     from fastload.plan.rank_split import Share
     from fastload.plan.sequence import EpochSequence
+    from fastload.plan.shuffle_windows import ShuffleWindows
 
-__all__ = ["in_lanes", "shuffled_lanes"]
+__all__ = ["LaneCuts", "in_lanes", "lane_cuts", "shuffled_lanes"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LaneCuts:
+    """Shares of one epoch, cut at its shuffle windows. They are the same for every order of rows.
+
+    Attributes:
+        windows: the windows, in the order in which batches need them.
+        lane_of: lane of each window, (V,).
+        batch_edges: rows before each batch's rows of each lane, and all rows; as in a ReadPlan.
+        repeats: rows of each lane that repeat others, (lanes,).
+    """
+
+    windows: WindowCuts
+    lane_of: Int64s
+    batch_edges: Int64s
+    repeats: Int64s
+
+
+def lane_cuts(windows: ShuffleWindows, shares: Sequence[Share], batch_size: int) -> LaneCuts:
+    """Cut shares at the edges of windows; each share is a lane.
+
+    Args:
+        windows: the shuffle windows of the epoch.
+        shares: positions of the epoch to deliver, of as many batches each.
+        batch_size: rows of a lane in each batch.
+    """
+    intervals = [share.intervals for share in shares]
+    lane = np.repeat(np.arange(len(shares)), [len(of_lane) for of_lane in intervals])
+    rows = np.array([share.rows for share in shares])
+    cuts = window_cuts(windows, np.concatenate(intervals), lane)
+    lane_of = lane[cuts.interval]
+    # In the order in which batches need the windows.
+    before = edges_of(cuts.takes[:, 1] - cuts.takes[:, 0])[cuts.begins[:-1]]
+    first_batch = (before - edges_of(rows)[lane_of]) // batch_size
+    order = np.lexsort((lane_of, first_batch))
+    takes, begins = _gathered([cuts.takes], [cuts.begins], order)
+    # The rows of each batch, lane after lane.
+    ends = np.arange(-(-int(rows.max()) // batch_size) + 1) * batch_size
+    of_batches = np.diff(np.minimum(ends[:, np.newaxis], rows), axis=0)
+    return LaneCuts(
+        WindowCuts(
+            cuts.touched[order],
+            cuts.starts[order],
+            cuts.stops[order],
+            takes,
+            begins,
+            cuts.interval[order],
+        ),
+        lane_of[order],
+        edges_of(of_batches.ravel()),
+        np.array([share.repeats for share in shares], np.int64),
+    )
 
 
 def shuffled_lanes(
-    sequence: EpochSequence, options: Options, epoch: int, shares: Sequence[Share]
+    sequence: EpochSequence, options: Options, epoch: int, cuts: LaneCuts
 ) -> ReadPlan:
-    """Plan the rows of several shares of a shuffled epoch, side by side: each share is a lane.
+    """Plan the rows of several shares of a shuffled epoch, side by side.
 
     Args:
         sequence: the sequence of the epoch.
         options: the dataset's parameters, with `shuffle`; `batch_size` counts the rows of a lane.
         epoch: number of the epoch.
-        shares: positions of the epoch to deliver, of as many batches each.
+        cuts: the shares, cut at the windows of the epoch.
     """
-    intervals = [share.intervals for share in shares]
-    lane = np.repeat(np.arange(len(shares)), [len(of_lane) for of_lane in intervals])
-    rows = np.array([share.rows for share in shares])
-    windows = ShuffleWindows.of(sequence.rows, options)
-    cuts = window_cuts(windows, np.concatenate(intervals), lane)
-    pieces, takes, offsets, keys = shuffled_parts(sequence, cuts, (options.seed, epoch))
-    lane_of = lane[cuts.interval]
-    # In the order in which batches need the windows.
-    before = edges_of(takes[:, 1] - takes[:, 0])[offsets[:-1, 1]]
-    first_batch = (before - edges_of(rows)[lane_of]) // options.batch_size
-    order = np.lexsort((lane_of, first_batch))
-    pieces, piece_edges = _gathered([pieces], [offsets[:, 0]], order)
-    takes, take_edges = _gathered([takes], [offsets[:, 1]], order)
-    # The rows of each batch, lane after lane.
-    ends = np.arange(-(-int(rows.max()) // options.batch_size) + 1) * options.batch_size
-    of_batches = np.diff(np.minimum(ends[:, np.newaxis], rows), axis=0)
+    pieces, takes, offsets, keys = shuffled_parts(sequence, cuts.windows, (options.seed, epoch))
     pads = options.uneven == "pad"
     return ReadPlan(
-        options.batch_size * len(shares),
-        int(rows.sum()),
+        options.batch_size * len(cuts.repeats),
+        int(cuts.batch_edges[-1]),
         0,
         True,
         pieces,
         takes,
-        np.stack([piece_edges, take_edges], axis=1),
-        keys[order],
+        offsets,
+        keys,
         seed=options.seed,
         epoch=epoch,
-        batch_edges=edges_of(of_batches.ravel()),
-        lane_of=lane_of[order],
-        lane_padding=np.array([share.repeats if pads else 0 for share in shares], np.int64),
+        batch_edges=cuts.batch_edges,
+        lane_of=cuts.lane_of,
+        lane_padding=cuts.repeats if pads else np.zeros_like(cuts.repeats),
     )
 
 

@@ -25,7 +25,7 @@ from fastload.plan.read_plan import ReadPlan, share_plan, window_cuts
 from fastload.plan.sequence import EpochSequence
 from fastload.plan.shuffle_windows import ShuffleWindows
 from fastload.plan.steps import step_shares
-from fastload.plan.units.lanes import in_lanes, shuffled_lanes
+from fastload.plan.units.lanes import LaneCuts, in_lanes, lane_cuts, shuffled_lanes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -156,6 +156,8 @@ class RowUnits(Units):
         self._ordered: tuple[tuple[int, int, str], EpochSequence] | None = None
         # The latest cuts at windows, with the share that was cut.
         self._latest_cuts: tuple[Share, WindowCuts] | None = None
+        # The same of several shares.
+        self._latest_lanes: tuple[Sequence[Share], LaneCuts] | None = None
 
     @property
     def varies(self) -> bool:
@@ -235,8 +237,21 @@ class RowUnits(Units):
         """Plan the rows of several shares side by side, each as a lane."""
         if len(shares) == 1 or not self.options.shuffle:
             return super().lanes_plan(at, shares, stripe_rows=stripe_rows, ramp=ramp)
-        return shuffled_lanes(self._sequence(at), self._options(at), at.epoch, shares)
+        sequence = self._sequence(at)
+        cuts = self._lane_cuts(sequence, shares)
+        return shuffled_lanes(sequence, self._options(at), at.epoch, cuts)
+
+    def _lane_cuts(self, sequence: EpochSequence, shares: Sequence[Share]) -> LaneCuts:
+        """Return the cuts of lanes at the windows of a shuffled epoch."""
+        latest = self._latest_lanes
+        if latest is not None and latest[0] is shares and not self.varies:
+            return latest[1]
+        windows = ShuffleWindows.of(sequence.rows, self.options)
+        cuts = lane_cuts(windows, shares, self.options.batch_size)
+        if len(cuts.windows.takes) <= _MOST_KEPT_PIECES:
+            self._latest_lanes = shares, cuts
+        return cuts
 
     def __getstate__(self) -> dict[str, object]:
-        names = ("_latest_share", "_latest_plan", "_ordered", "_latest_cuts")
+        names = ("_latest_share", "_latest_plan", "_ordered", "_latest_cuts", "_latest_lanes")
         return {**self.__dict__, **dict.fromkeys(names)}
