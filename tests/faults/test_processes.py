@@ -214,6 +214,33 @@ except Exception as error:
     assert "raise the limit, ulimit -v, or use fewer workers" in out
 
 
+def test_memory_of_workers_that_a_limit_of_open_files_keeps_from_this_process(path):
+    script = """
+import errno
+from multiprocessing import reduction
+from torch.utils.data import DataLoader
+
+def refused(*_):  # as the system refuses it where the worker has no descriptor left
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+def begin(_):
+    reduction.send_handle = refused
+
+loader = DataLoader(
+    dataset_of(), batch_size=None, num_workers=1, worker_init_fn=begin, timeout=60,
+    multiprocessing_context="fork",
+)
+try:
+    next(iter(loader))
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+    out, err = run(script, path)
+    assert out.startswith("StorageError Expected the memory of worker process "), out
+    assert "raise the limit, ulimit -n, or use fewer workers" in out
+    assert "Too many open files" in err
+
+
 def test_fork_while_the_next_pass_is_prepared(path):
     """The child closes copies of both passes, whatever lock was held at that moment."""
     script = """

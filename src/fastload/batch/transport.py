@@ -283,7 +283,14 @@ def _forget_ended_processes() -> None:
 def _open_memory(pid: int, introduction: Any) -> _WorkerMemory:
     if introduction is None:
         raise StorageError(f"Expected a batch of a running process, but process {pid} has ended")
-    fd = introduction.detach()
+    try:
+        fd = introduction.detach()
+    except EOFError:  # the worker's thread of multiprocessing failed, and closed the connection
+        raise StorageError(
+            f"Expected the memory of worker process {pid}, but the process closed the connection. "
+            "Its error is in the output of the run: with Too many open files, raise the limit, "
+            "ulimit -n, or use fewer workers"
+        ) from None
     try:
         return _WorkerMemory(pid, core.BatchReceiver(fd))
     except StorageError as error:
