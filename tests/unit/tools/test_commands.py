@@ -13,6 +13,7 @@ from fastload import Cache, FastParquetDataset
 from fastload.runtime import progress
 from fastload.runtime.progress import showing
 from fastload.tools.cli import bench, cache, inspect
+from fastload.tools.cli.arguments import conditions_of
 
 STEPS = """
 def fails(block):
@@ -151,6 +152,8 @@ def test_characters_that_stdout_lacks_are_escaped(tmp_path):
     [
         (["--filters", '[["x", "<", 3]]'], "Expected --filters with --state and --step alone"),
         (["--filters", "x < 3"], 'Expected JSON such as [["day", "<", 30]], got x < 3: '),
+        (["--filters", '["x", "<", 3]'], 'got ["x", "<", 3]: write [["x", "<", 3]]'),
+        (["--filters", '[["x", "<"]]'], 'Expected JSON such as [["day", "<", 30]], each condition'),
         (["--world-size", "2"], "Expected --world-size with --state and --step alone"),
         (["--num-workers", "2"], "Expected --num-workers with --state and --step alone"),
         (["--state", "s", "--step", "0", "--columns", "x"], "Expected no --columns with --state"),
@@ -161,6 +164,18 @@ def test_inspect_ignores_no_option(path, capsys, options, said):
         inspect.main([str(path), *options])
     assert ended.value.code == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "conditions"),
+    [
+        ("[]", []),
+        ('[["x", "<", 3], ["y", "in", [1, 2]]]', [("x", "<", 3), ("y", "in", [1, 2])]),
+        ('[[["x", "<", 3]], [["y", "==", "a"]]]', [[("x", "<", 3)], [("y", "==", "a")]]),
+    ],
+)
+def test_conditions_of_json(text, conditions):
+    assert conditions_of(text) == conditions
 
 
 def test_a_state_that_is_no_json_is_named(path, capsys):
