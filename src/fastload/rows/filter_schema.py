@@ -43,11 +43,19 @@ _DIGITS = {
 }
 # The two types that pyarrow can't compare, without their parameters.
 _UNEQUAL = re.compile(
-    r"(?:input types \(|of values set: )(\w+)(?:\[[^]]*\])?(?:, | vs )(\w+)(?:\[[^]]*\])?\)?$"
+    r"(?:input types \(|of values set: )(\w+)(?:\[[^]]*\]|\([^)]*\))?(?:, | vs )"
+    r"(\w+)(?:\[[^]]*\]|\([^)]*\))?\)?$"
 )
 _SIDES = 2  # of a comparison
 _ZONE = "give the value a time zone if the column has one, such as datetime.timezone.utc, else none"
+_MIXED = (
+    "; compare strings with a str, numbers with a number, bools with True or False, and dates and "
+    "times with those of datetime"
+)
 _TEXT = ("string", "large_string", "string_view")
+_TIMES = ("time32", "time64")
+# What an Expression's text has besides names of columns: fields of structs, and strings.
+_NO_COLUMN = re.compile(r'FieldRef\.Nested\((?:FieldRef\.\w+\([^)]*\) ?)*\)|"[^"]*"')
 _NAME = re.compile(r"FieldRef\.Name\(([^)]*)\)")
 
 
@@ -238,7 +246,7 @@ class FilterSchema:
             line = str(error).partition("\n")[0].strip()
             if line.startswith("Precision is not great enough"):
                 line += "; write an integer to compare with a decimal as decimal.Decimal(...)"
-            line += _hint_of(line)
+            line += self._hint(filters, line)
             if line.startswith("No match for"):
                 names = _NAME.findall(line.partition(" in ")[0])
                 raise self._missing(".".join(names), "filters") from None
@@ -246,6 +254,28 @@ class FilterSchema:
                 f"Expected filters that fit the columns' types, got {filters}: {line} - at "
                 f"{self.path}"
             ) from None
+
+    def _hint(self, filters: Any, line: str) -> str:
+        """Return what to write instead, for an error about types that are not compared."""
+        if line.count("timestamp[") == _SIDES and line.count("tz=") == 1:
+            return f"; {_ZONE}"
+        found = _UNEQUAL.search(line)
+        if found is None:
+            return ""
+        text, (left, right) = _NO_COLUMN.sub("", str(filters)), found.groups()
+        for kind, other in ((left, right), (right, left)):
+            named = [
+                field
+                for field in self.arrow
+                if _kind(field.type) == kind
+                and re.search(rf"(?<!\w){re.escape(field.name)}(?!\w)", text)
+            ]
+            if named:
+                column = f"a column of {named[0].type}"
+                if len(named) == 1:
+                    column = f"`{named[0].name}`, {column},"
+                return f"; compare {column} with {_comparable(kind, named[0].type, other)}"
+        return _MIXED
 
     def _check_time_zones(self, filters: Any) -> None:
         """Raise if timestamps with and without a time zone are compared.
@@ -306,24 +336,30 @@ def _example(arrow: Any) -> str:
     return "2024-01-31T12:00:00" if arrow.tz is None else "2024-01-31T12:00:00Z"
 
 
-def _hint_of(line: str) -> str:
-    """Return what to write instead, for an error about values of types that are not compared."""
-    if line.count("timestamp[") == _SIDES and line.count("tz=") == 1:
-        return f"; {_ZONE}"
-    found = _UNEQUAL.search(line)
-    types = {text for text in found.groups() if text not in _TEXT} if found else set()
-    if found is None or len(types) != 1 or types == {*found.groups()}:
-        return ""
-    other = types.pop()
-    if other.startswith(("int", "uint", "float", "double")):
-        return "; compare a column of strings with a str, and a column of numbers with a number"
-    if not other.startswith(("date", "time")):
-        return ""
-    day = "2024-01-31" if other.startswith("date") else "2024-01-31 12:00:00"
-    return (
-        "; to compare with a column of strings, which a Hive key of dates is, write a str as the "
-        f'column has it, such as "{day}"'
-    )
+def _kind(arrow: Any) -> str:
+    """Return the name that pyarrow's errors have for a type, without its parameters."""
+    stored = arrow.value_type if pa.types.is_dictionary(arrow) else arrow
+    return re.split(r"[\[(<]", str(stored), maxsplit=1)[0]
+
+
+def _comparable(kind: str, arrow: Any, other: str) -> str:
+    """Return what columns of a type are compared with, where they are not compared with another."""
+    if kind in _TEXT:
+        if not other.startswith(("date", "time")):
+            return "a str"
+        day = "2024-01-31" if other.startswith("date") else "2024-01-31 12:00:00"
+        return f'a str as the column has it, such as "{day}" (a Hive key of dates is text)'
+    if kind == "bool":
+        return "True or False"
+    if kind.startswith(("int", "uint", "halffloat", "float", "double", "decimal")):
+        return "a number"
+    if kind.startswith(("date", "time")):
+        name = "date" if kind.startswith("date") else "time" if kind in _TIMES else "datetime"
+        return (
+            f"a datetime.{name}, or in a condition (column, operator, value) with text such as "
+            f'"{_example(arrow)}"'
+        )
+    return "a datetime.timedelta" if kind == "duration" else "a value of this type"
 
 
 def _limits(arrow: Any) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 import datetime
 import itertools
 import pickle
+import re
 from decimal import Decimal
 
 import numpy as np
@@ -355,6 +356,48 @@ def test_refusals(directory, filters, error, message):
         FastParquetDataset(directory, columns=["number"], filters=filters)
 
 
+MOMENT = datetime.datetime.fromisoformat("2024-01-31")
+
+
+@pytest.mark.parametrize(
+    ("filters", "hint"),
+    [
+        (("t", "<", 5), "compare `t`, a column of timestamp[us], with a datetime.datetime, or in"),
+        (pc.field("t") < 5, "`t`, a column of timestamp[us], with a datetime.datetime, or in a"),
+        (pc.scalar(5) > pc.field("t"), "`t`, a column of timestamp[us], with a datetime.datetime"),
+        (("t", "<", 5), 'with text such as "2024-01-31T12:00:00" - at '),
+        (pc.field("d") < "2024-01-31", "`d`, a column of date32[day], with a datetime.date, or"),
+        (("c", "<", 1.5), "`c`, a column of time64[us], with a datetime.time, or in"),
+        (("s", "==", 5), "compare `s`, a column of string, with a str - at "),
+        (("s", "in", [5]), "compare `s`, a column of string, with a str - at "),
+        (("s", "<", MOMENT), 'with a str as the column has it, such as "2024-01-31 12:00:00" (a'),
+        (("b", "==", "x"), "compare `b`, a column of bool, with True or False - at "),
+        (("b", "==", 1), "compare `b`, a column of bool, with True or False - at "),
+        (("n", "==", "x"), "compare `n`, a column of int64, with a number - at "),
+        (("p", "==", "x"), "compare `p`, a column of decimal128(2, 1), with a number - at "),
+        ([("s2", "==", "a"), ("s", "==", 5)], "; compare a column of string with a str - at "),
+        (("u.s", "==", 5), "; compare strings with a str, numbers with a number, bools"),
+    ],
+)
+def test_values_of_other_types_than_the_column_are_named(tmp_path, filters, hint):
+    table = pa.table(
+        {
+            "t": pa.array([MOMENT], pa.timestamp("us")),
+            "d": [MOMENT.date()],
+            "c": [MOMENT.time()],
+            "s": ["a"],
+            "s2": ["a"],
+            "b": [True],
+            "n": [1],
+            "p": [Decimal("1.5")],
+            "u": [{"s": "a"}],
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(SchemaError, match=re.escape(hint)):
+        FastParquetDataset(tmp_path, columns=["n"], filters=filters)
+
+
 def test_columns_without_a_common_type(tmp_path):
     pq.write_table(pa.table({"a": [1], "b": [1]}), tmp_path / "0.parquet")
     pq.write_table(pa.table({"a": [2], "b": [[1]]}), tmp_path / "1.parquet")
@@ -519,7 +562,7 @@ def test_columns_of_numbers_in_one_file_and_decimals_in_another(tmp_path, one, o
 def test_dates_and_hive_keys(tmp_path, filters):
     (tmp_path / "day=2024-05-01").mkdir()
     pq.write_table(pa.table({"number": [0, 1, 2]}), tmp_path / "day=2024-05-01/0.parquet")
-    with pytest.raises(SchemaError, match=r'a Hive key .* write a str .*"2024-01-31.*" - at'):
+    with pytest.raises(SchemaError, match=r'a str .* such as "2024-01-31.*" \(a Hive key .* - at'):
         FastParquetDataset(tmp_path, columns=["number"], filters=filters)
     text = FastParquetDataset(tmp_path, columns=["number"], filters=("day", ">", "2024-04-30"))
     assert text.num_rows == 3
@@ -528,7 +571,8 @@ def test_dates_and_hive_keys(tmp_path, filters):
 def test_text_and_numbers(tmp_path):
     pq.write_table(pa.table({"a": [1], "s": ["b"]}), tmp_path / "0.parquet")
     for filters in (("a", ">", "1"), ("s", "==", 3), ("s", "in", [3.5])):
-        with pytest.raises(SchemaError, match="a column of numbers with a number - at"):
+        accepted = "int64, with a number" if filters[0] == "a" else "string, with a str"
+        with pytest.raises(SchemaError, match=f"`{filters[0]}`, a column of {accepted} - at"):
             FastParquetDataset(tmp_path, filters=filters)
 
 
