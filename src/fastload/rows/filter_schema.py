@@ -52,6 +52,12 @@ _MIXED = (
     "; compare strings with a str, numbers with a number, bools with True or False, and dates and "
     "times with those of datetime"
 )
+_BY_NUMBER = {
+    "__row__": "this is no column. To choose rows by number, pass limit= and offset=, or call "
+    "dataset.take(numbers), or give a DataLoader torch.utils.data.Subset(dataset.by_index(), "
+    "numbers)",
+    "__file__": "this is no column. To choose files, pass their paths as source",
+}
 _TEXT = ("string", "large_string", "string_view")
 _TIMES = ("time32", "time64")
 # What an Expression's text has besides names of columns: fields of structs, and strings.
@@ -302,7 +308,10 @@ class FilterSchema:
                 f"Expected one column `{name}` of types that promote to a common one for "
                 f"{argument}, got {self.refused[name]}"
             )
-        message = describe_not_found(name, self.arrow.names, f"{self.path}, {argument}")
+        place = f"{self.path}, {argument}"
+        message = describe_not_found(name, self.arrow.names, place)
+        if argument == "filters" and (advice := _BY_NUMBER.get(name)):
+            message = f"Expected a column of the files, got `{name}`: {advice} - at {place}"
         path = tuple(name.split("."))
         if type_at(self.arrow, path) is not None:
             message = (

@@ -339,6 +339,8 @@ def test_errors_with_a_place_stay_what_they_are():
             r"write pyarrow.*field\('user', 'age'\) for",
         ),
         (pc.field("user.agee") > 1, ColumnNotFoundError, "`user.agee`; the nearest is"),
+        ([("__row__", "<", 9)], ColumnNotFoundError, r"by number, pass limit= and .*take\(n"),
+        (pc.field("__file__") == 0, ColumnNotFoundError, "To choose files, pass their paths"),
         ([("number", "!=", None)], ValueError, r"is_null\(\) or .is_valid\(\)"),
         (pc.field("number") == "x", SchemaError, "fit the columns' types"),
         (pc.field("number") + 1, SchemaError, "must evaluate to bool"),
