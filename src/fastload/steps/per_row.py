@@ -189,7 +189,10 @@ class RowJob(Job):
         if isinstance(value, tuple) and len(value) == count:
             return value
         got = str(len(value)) if isinstance(value, tuple) else type(value).__name__
-        raise RefusedRowError(row, f"Expected a tuple of {count} values, got {got} as the result")
+        names = ", ".join(self._step.outputs)
+        raise RefusedRowError(
+            row, f"Expected a tuple of {count} values, ({names}), got {got} as the result"
+        )
 
     def _collate(self) -> None:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -28,6 +29,10 @@ _LARGE_BYTES = 4096
 _ONE_SHAPE = (
     " (values may differ in the first dimension only: make all of one shape, or return flat "
     "values, value.reshape(-1), and their shapes as another output)"
+)
+_NO_DICT = (
+    " (the function returns the value itself, or for several names in outputs= a tuple of values "
+    "in their order)"
 )
 _INT64 = range(-(1 << 63), 1 << 63)
 
@@ -217,7 +222,11 @@ def _tensor(row: int, value: Any) -> torch.Tensor | None:
         raise _refused(
             row, "a value that can become a tensor", f"{type(value).__name__} ({error})"
         ) from error
-    raise _refused(row, "a number, str, bytes, tensor, array or list", type(value).__name__)
+    raise _refused(
+        row,
+        "a number, str, bytes, tensor, array or list",
+        f"{type(value).__name__}{_NO_DICT if isinstance(value, Mapping) else ''}",
+    )
 
 
 def _offsets(lengths: Any) -> torch.Tensor:

@@ -316,9 +316,11 @@ def test_values_that_are_no_output_name_row_and_output():
         (
             lambda x: (x,),
             ["y", "z"],
-            "a tuple of 2 values, got 1 as the result of per_row .* - at row 0",
+            r"a tuple of 2 values, \(y, z\), got 1 as the result of per_row .* - at row 0",
         ),
-        (lambda x: x, ["y", "z"], "Expected a tuple of 2 values, got int"),
+        (lambda x: x, ["y", "z"], r"Expected a tuple of 2 values, \(y, z\), got int"),
+        (str, ["y", "z"], r"Expected a tuple of 2 values, \(y, z\), got str"),
+        (lambda x: {"y": x}, ["y"], r"got dict \(the function returns the value itself, or for"),
     ):
         job = job_of(fn, 4, outputs)
         pool.begin(job)
