@@ -166,7 +166,8 @@ class Ragged:
     def __array__(self, *_arguments: object, **_options: object) -> NoReturn:
         raise TypeError(
             "Expected a tensor to make an array of, got a Ragged: write ragged.to_padded(), "
-            "ragged.values and ragged.offsets, or ragged.tolist()"
+            "ragged.values and ragged.offsets, or ragged.tolist(); for a table of a whole batch, "
+            "batch.to_pandas() or batch.to_arrow()"
         )
 
     @property
