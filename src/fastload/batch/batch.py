@@ -10,7 +10,7 @@ from torch.utils import _pytree as pytree
 from torch.utils.data._utils.collate import default_collate_fn_map
 
 from fastload.batch.display import batch_html, batch_text, bytes_of
-from fastload.batch.hints import OF_BATCH, ROWS, ROWS_BY_MASK, refuse_dtype
+from fastload.batch.hints import COLLATED, OF_BATCH, ROWS, ROWS_BY_MASK, refuse_dtype
 from fastload.batch.packed_rows import of_whole_batch, rows_of_entry, sliced_edges
 from fastload.batch.packing import pack, unpack
 from fastload.batch.tensor_views import deep_copied
@@ -190,7 +190,9 @@ class Batch(dict[str, Any]):
             raise KeyError(f"Expected the name of an output, got {got}: {ROWS_BY_MASK}")
         if not isinstance(name, str):
             error = TypeError if isinstance(name, slice) else KeyError
-            raise error(f"Expected the name of an output, got {name!r}: {ROWS}")
+            # torch's default_collate looks at item 0 of what a DataLoader gives to its collate_fn.
+            advice = f"{ROWS}{COLLATED}" if name == 0 else ROWS
+            raise error(f"Expected the name of an output, got {name!r}: {advice}")
         fields = [repr(key) for key in self if key.startswith(f"{name}.")]
         if fields:
             raise KeyError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 __all__ = [
+    "COLLATED",
     "COMPARED",
     "NO_TENSOR",
     "OF_BATCH",
@@ -16,6 +17,11 @@ __all__ = [
 ]
 
 ROWS = "batch.slice(start, stop) takes rows, and {n: batch[n] for n in names} some outputs"
+
+COLLATED = (
+    "; DataLoader(ds, batch_size=None) needs no collate_fn, and default_collate takes a list of "
+    "rows"
+)
 
 ROWS_BY_MASK = (
     "to take rows by a mask or by numbers, write "

@@ -232,6 +232,16 @@ def test_collation_of_batches_by_hand_is_told_how_to_join_them():
         default_collate(batches)
 
 
+def test_default_collate_of_a_finished_batch_is_told_that_none_is_needed():
+    batch = Batch({"x": torch.arange(2)})
+    with pytest.raises(
+        KeyError, match=r"got 0: batch\.slice.*batch_size=None\) needs no collate_fn"
+    ):
+        default_collate(batch)
+    with pytest.raises(KeyError, match=r"some outputs'$"):
+        batch[1]
+
+
 def test_lists_without_elements_in_arrow():
     batch = Batch({"x": torch.zeros(3, 0), "y": torch.zeros(3, 2, 0), "z": torch.zeros(0, 2)})
     lists = {name: arrow_array(value).to_pylist() for name, value in batch.items()}
