@@ -76,6 +76,9 @@ KEYWORDS = {
         "pass skip_steps= for steps to leave out of each epoch; to continue a run, call "
         "load_state_dict(state)",
     ),
+    "streaming": "leave streaming out: a dataset always reads the files while you iterate",
+    "batched": "leave batched out and pass batch_size=: passes deliver batches, and functions of "
+    "preprocess= get blocks of rows",
     "num_epochs": "iterate over the dataset once for each epoch",
     "device": "wrap the dataset: fastload.DevicePrefetcher(dataset, device)",
 }
