@@ -86,6 +86,8 @@ def outputs_of(
 
     Raises:
         KeyError: the table lacks a column.
+        TypeError: the fill of a column, or of one that a struct or map holds, is of another kind
+            than the column's values.
         ValueError: a column has nulls, and neither `columns` nor `rule` says what they become.
     """
     rule = rule or NullRule()
@@ -242,13 +244,18 @@ def _fill(leaf: ArrowLeaf, spec: LeafSpec, dtype: torch.dtype, rule: NullRule) -
     if spec.fill is not None:
         if isinstance(spec, Hash):
             return _bucket(spec, spec.fill)
-        assert not isinstance(spec.fill, (str, bytes)), f"Expected a number for `{leaf.name}`"
+        if isinstance(spec.fill, (str, bytes)):
+            raise _wrong_fill("a number", spec.fill, leaf)
         return spec.fill
     if isinstance(spec, Column) and spec.valid:
         return 0
     if dtype.is_floating_point:
         return float("nan")
     return 0 if rule.zero else None
+
+
+def _wrong_fill(expected: str, fill: object, leaf: ArrowLeaf) -> TypeError:
+    return TypeError(f"Expected {expected} as fill, got {fill!r} - at column `{leaf.name}`")
 
 
 def _items(leaf: ArrowLeaf, spec: LeafSpec, rule: NullRule) -> torch.Tensor:
@@ -307,7 +314,8 @@ def _text(leaf: ArrowLeaf, spec: Column, rule: NullRule) -> Ragged:
     kind = values.type
     fill = b"" if spec.valid or rule.zero else None
     if spec.fill is not None:
-        assert isinstance(spec.fill, (str, bytes)), f"Expected str or bytes for `{leaf.name}`"
+        if not isinstance(spec.fill, (str, bytes)):
+            raise _wrong_fill("str or bytes", spec.fill, leaf)
         fill = spec.fill.encode() if isinstance(spec.fill, str) else spec.fill
     values = values.cast(pa.large_binary())
     if values.null_count:

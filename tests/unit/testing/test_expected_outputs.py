@@ -158,6 +158,14 @@ def test_structs_and_maps():
         outputs_of(table)
 
 
+def test_a_fill_of_another_kind_than_the_values_names_its_column():
+    table = pa.table({"m": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64()))})
+    for fill, match in ((0, "str or bytes as fill, got 0 - at column `m.key`"),
+                        ("a", "a number as fill, got 'a' - at column `m.value`")):  # fmt: skip
+        with pytest.raises(TypeError, match=match):
+            outputs_of(table, {"out": Column("m", fill=fill)})
+
+
 def test_pad_and_stack():
     table = pa.table({"l": LISTS, "i": pa.array([1, None, 3, 4]), "f": [0.5, 1.5, 2.5, None]})
     outputs = outputs_of(table, {"p": Pad(Column("l", valid=True), 1), "s": Stack(["i", "f"])})
