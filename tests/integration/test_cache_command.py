@@ -209,7 +209,7 @@ def test_a_cache_that_can_not_be_written_to_is_said(tmp_path, capsys):
     (tmp_path / "file").touch()
     with pytest.warns(UserWarning, match="Can't keep more in the cache"):
         assert main(["warm", URL, "--cache-dir", str(tmp_path / "file"), "--raw-only"]) == 2
-    said = "fastload-cache: Expected to write to the cache, got: Not a directory - at "
+    said = "fastload-cache: Can't keep more in the cache: Not a directory - at "
     assert said in capsys.readouterr().err
 
 

@@ -79,10 +79,7 @@ def _warm_files(
     with closing(engines.another()) as engine:
         if not storage.keeps(files):
             if cause := storage.cache_failure:
-                expected = (
-                    "" if cause.startswith("Expected") else "Expected to write to the cache, got: "
-                )
-                raise CacheError(f"{expected}{cause}")
+                raise CacheError(f"Can't keep more in the cache: {cause}")  # as its warning
             if engines.blocks is not None and (cause := engines.blocks.failure):
                 raise CacheError(
                     f"Expected to keep row groups in the cache, got: {cause}; this dataset has "
