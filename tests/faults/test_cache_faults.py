@@ -19,6 +19,7 @@ from fastload import IO, Cache, CacheError, FastParquetDataset
 from fastload.runtime._core import RangeCache, check_range
 from fastload.runtime.disk.cache import RAW
 from fastload.runtime.disk.entries import entries_of, make_room, remove_all, used_bytes
+from fastload.source.stores import raw_tier
 from support.damage import flip
 from support.stored_dataset import FILES, assert_same
 
@@ -118,6 +119,7 @@ def test_a_full_disk_turns_it_off_with_one_warning(server, expected, tmp_path):
     assert_same(batches, expected)
     assert len(warned(record)) == 1
     assert "File too large" in str(warned(record)[0].message)
+    assert warned(record)[0].filename == raw_tier.__file__  # a thread of the tier has no caller
     # No half of an entry is left, and what there is can be gone on with.
     assert not list(tmp_path.rglob("*.part"))
     assert_same(read(server, tmp_path)[0], expected)

@@ -1,4 +1,4 @@
-"""Warnings name the line of the caller that is outside the package, in every thread."""
+"""Warnings name the caller's line outside the package; in the package's threads, its own line."""
 
 import threading
 import warnings
@@ -8,6 +8,7 @@ import pytest
 
 from fastload import FastParquetDataset
 from fastload.rows.skip_report import SkipReport
+from fastload.runtime import user_warnings
 from fastload.runtime.user_warnings import warn
 from support.sample_files import write_sample
 
@@ -33,7 +34,7 @@ def test_a_warning_of_a_public_method_names_its_caller(tmp_path):
     assert [warning.filename for warning in told] == [__file__]
 
 
-def test_a_warning_in_a_thread_does_not_fail():
+def test_a_warning_in_a_thread_names_the_package():
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         # No frame of the user's code is on the stacks of these threads.
@@ -43,4 +44,13 @@ def test_a_warning_in_a_thread_does_not_fail():
         with ThreadPoolExecutor(1) as pool:
             pool.submit(warn, "of a pool").result()
     assert [str(warning.message) for warning in told] == ["of a thread", "of a pool"]
-    assert __file__ not in [warning.filename for warning in told]
+    assert {warning.filename for warning in told} == {user_warnings.__file__}
+
+
+def test_a_warning_in_a_thread_of_the_user_names_the_user():
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        thread = threading.Thread(target=lambda: warn("of a thread"))
+        thread.start()
+        thread.join()
+    assert [warning.filename for warning in told] == [__file__]
