@@ -14,6 +14,7 @@ from fastload.batch.hints import COMPARED, NO_TENSOR, OF_RAGGED, OPERATORS, refu
 from fastload.batch.ragged_parts import (
     check_parts,
     describe,
+    expect_fitting,
     pad,
     preview,
     rows_of,
@@ -215,14 +216,17 @@ class Ragged:
         Lists in lists, and the bytes of str and bytes, are padded too: (B, length, length, ...).
 
         Args:
-            value: number written behind the end of a short list.
+            value: number written behind the end of a short list, which the dtype of the values
+                can hold.
             length: number of elements kept of each row; or a sequence with the number of elements
                 kept of the lists of each level, outermost first. None = length of the longest
                 list.
 
         Raises:
-            ValueError: there are more lengths than levels, or a length is negative.
+            ValueError: there are more lengths than levels, a length is negative, or `value` does
+                not fit the dtype.
         """
+        expect_fitting(value, self.dtype)
         lengths = [length] if length is None or isinstance(length, int) else length
         return pad(own_rows(self, copies=False), value, lengths)
 

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
+from fastload.batch.hints import OF_RAGGED
 from fastload.batch.tensor_views import assign
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["check_parts", "describe", "pad", "preview", "rows_of", "rows_of_slice", "value_indices"]
+__all__ = [
+    "check_parts",
+    "describe",
+    "expect_fitting",
+    "pad",
+    "preview",
+    "rows_of",
+    "rows_of_slice",
+    "value_indices",
+]
 
 
 class Rows(Protocol):
@@ -136,6 +147,31 @@ def _first(ragged: Rows, count: int) -> list[Any]:
 def _brief(row: object) -> str:
     text = repr(row)
     return text if len(text) <= _CHARS else text[: _CHARS - 3] + "..."
+
+
+def expect_fitting(value: object, dtype: torch.dtype) -> None:
+    """Check that a dtype can hold a number with which rows are padded.
+
+    torch writes -1 into a tensor of uint16 as 65535, and 0.5 into a tensor of integers as 0.
+
+    Raises:
+        ValueError: the dtype cannot hold the number.
+    """
+    if not isinstance(value, (int, float)) or dtype.is_complex:
+        return  # torch says which types it takes
+    if dtype is torch.bool:
+        fits = value in (0, 1)
+    elif dtype.is_floating_point:
+        # Not `math.isfinite`, which raises for an int beyond the floats.
+        fits = not torch.finfo(dtype).max < abs(value) < math.inf
+    else:
+        limits = torch.iinfo(dtype)
+        fits = limits.min <= value <= limits.max and value == int(value)
+    if not fits:
+        raise ValueError(
+            f"Expected a value that fits {str(dtype).removeprefix('torch.')}, got {value!r}: "
+            f"{OF_RAGGED['type']}"
+        )
 
 
 def pad(ragged: Rows, value: float, lengths: Sequence[int | None]) -> torch.Tensor:

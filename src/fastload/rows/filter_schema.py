@@ -62,6 +62,11 @@ _TEXT = ("string", "large_string", "string_view")
 _TIMES = ("time32", "time64")
 # What an Expression's text has besides names of columns: fields of structs, and strings.
 _NO_COLUMN = re.compile(r'FieldRef\.Nested\((?:FieldRef\.\w+\([^)]*\) ?)*\)|"[^"]*"')
+_LISTS = ("list<", "large_list<", "fixed_size_list<", "map<")
+_OF_ELEMENTS = (
+    "filters compare no elements of lists and maps: let a function choose the rows, and pass their "
+    "numbers to torch.utils.data.Subset(dataset.by_index(), numbers)"
+)
 _NAME = re.compile(r"FieldRef\.Name\(([^)]*)\)")
 
 
@@ -265,6 +270,8 @@ class FilterSchema:
         """Return what to write instead, for an error about types that are not compared."""
         if line.count("timestamp[") == _SIDES and line.count("tz=") == 1:
             return f"; {_ZONE}"
+        if "no kernel matching input types" in line and any(kind in line for kind in _LISTS):
+            return f"; {_OF_ELEMENTS}"
         found = _UNEQUAL.search(line)
         if found is None:
             return ""
@@ -309,10 +316,21 @@ class FilterSchema:
                 f"{argument}, got {self.refused[name]}"
             )
         place = f"{self.path}, {argument}"
-        message = describe_not_found(name, self.arrow.names, place)
         if argument == "filters" and (advice := _BY_NUMBER.get(name)):
-            message = f"Expected a column of the files, got `{name}`: {advice} - at {place}"
+            return ColumnNotFoundError(
+                f"Expected a column of the files, got `{name}`: {advice} - at {place}"
+            )
         path = tuple(name.split("."))
+        parents = [path[:count] for count in range(1, len(path))]
+        for parent in parents:
+            if _is_list(type_at(self.arrow, parent)):
+                return SchemaError(
+                    f"Expected columns with one value in a row for {argument}, got `{name}`, of "
+                    f"which the rows of `{'.'.join(parent)}` have several; {_OF_ELEMENTS} - at "
+                    f"{self.path}"
+                )
+        known = [*self.arrow.names, *_fields_below(self.arrow)]
+        message = describe_not_found(name, known, f"{self.path}, {argument}")
         if type_at(self.arrow, path) is not None:
             message = (
                 f"Expected a column of the files, got `{name}`: write "
@@ -369,6 +387,26 @@ def _comparable(kind: str, arrow: Any, other: str) -> str:
             f'"{_example(arrow)}"'
         )
     return "a datetime.timedelta" if kind == "duration" else "a value of this type"
+
+
+def _is_list(arrow: Any) -> bool:
+    """Return whether a row of a type has several values; False for None."""
+    checks = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    return arrow is not None and (pa.types.is_map(arrow) or any(check(arrow) for check in checks))
+
+
+def _fields_below(fields: Any, prefix: str = "") -> list[str]:
+    """Return the dotted names of the fields of structs, at every depth."""
+    return [
+        name
+        for field in fields
+        if pa.types.is_struct(field.type)
+        for below in field.type
+        for name in (
+            f"{prefix}{field.name}.{below.name}",
+            *_fields_below([below], f"{prefix}{field.name}."),
+        )
+    ]
 
 
 def _limits(arrow: Any) -> tuple[int, int]:

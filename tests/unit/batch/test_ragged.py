@@ -176,6 +176,50 @@ def test_to_padded():
     assert points.to_padded(length=1).tolist() == [[[0.0, 1.0]], [[2.0, 3.0]]]
 
 
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [
+        (torch.uint8, -1),
+        (torch.uint16, -100),
+        (torch.uint32, 2**32),
+        (torch.uint64, -1),
+        (torch.int16, 0.5),
+        (torch.int64, 2**63),
+        (torch.int64, float("nan")),
+        (torch.int64, float("inf")),
+        (torch.bool, 2),
+        (torch.float16, 1e6),
+        (torch.int32, 10**400),
+        (torch.float64, 10**400),
+    ],
+    ids=lambda case: str(case)[:20],
+)
+def test_to_padded_refuses_a_value_that_does_not_fit(dtype, value):
+    ragged = Ragged(torch.tensor([1, 0, 1]).to(dtype), torch.tensor([0, 1, 3]))
+    message = rf"fits {str(dtype)[6:]}, got .*: cast the elements, .*values\.long"
+    with pytest.raises(ValueError, match=message):
+        ragged.to_padded(value)
+    with pytest.raises(ValueError, match=message):
+        Ragged(ragged, torch.tensor([0, 2])).to_padded(value)
+
+
+def test_to_padded_takes_every_value_that_fits():
+    fitting = {
+        torch.uint8: (0, 255, 3.0, True),
+        torch.uint64: (2**64 - 1,),
+        torch.int16: (-(2**15),),
+        torch.bool: (True, 0, 1.0),
+        torch.float16: (float("inf"), 65504, -0.5),
+        torch.bfloat16: (1e38,),
+    }
+    for dtype, values in fitting.items():
+        for value in values:
+            padded = Ragged(torch.tensor([1]).to(dtype), torch.tensor([0, 1, 1])).to_padded(value)
+            assert padded.dtype == dtype
+            assert padded[1, 0].item() == torch.tensor([value], dtype=dtype).item()
+    assert strings(["a", ""]).to_padded(255).tolist() == [[97], [255]]
+
+
 def test_to_nested_is_jagged_and_shares_memory():
     ragged = lists(NUMBERS)[2:]
     jagged = ragged.to_nested()

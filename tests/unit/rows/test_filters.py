@@ -338,7 +338,7 @@ def test_errors_with_a_place_stay_what_they_are():
             ColumnNotFoundError,
             r"write pyarrow.*field\('user', 'age'\) for",
         ),
-        (pc.field("user.agee") > 1, ColumnNotFoundError, "`user.agee`; the nearest is"),
+        (pc.field("user.agee") > 1, ColumnNotFoundError, "`user.agee`; the nearest are `user.age`"),
         ([("__row__", "<", 9)], ColumnNotFoundError, r"by number, pass limit= and .*take\(n"),
         (pc.field("__file__") == 0, ColumnNotFoundError, "To choose files, pass their paths"),
         ([("number", "!=", None)], ValueError, r"is_null\(\) or .is_valid\(\)"),
@@ -398,6 +398,33 @@ def test_values_of_other_types_than_the_column_are_named(tmp_path, filters, hint
     pq.write_table(table, tmp_path / "a.parquet")
     with pytest.raises(SchemaError, match=re.escape(hint)):
         FastParquetDataset(tmp_path, columns=["n"], filters=filters)
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "message"),
+    [
+        ("user.nam", ColumnNotFoundError, "`user.nam`; the nearest are `user.name`"),
+        (
+            "user.place.cty",
+            ColumnNotFoundError,
+            "nearest are `user.place.city`",
+        ),
+        ("boxes.x", SchemaError, r"`boxes.x`, of which the rows of `boxes` have several; .*Subset"),
+        ("user.bag.key", SchemaError, r"of which the rows of `user.bag` have several; .*Subset"),
+        ("boxes", SchemaError, r"list<.*filters compare no elements of lists and maps: let a func"),
+        ("pair", SchemaError, r"list<.*filters compare no elements of lists and maps: let a func"),
+    ],
+)
+def test_refusals_of_nested_columns(tmp_path, name, error, message):
+    place = pa.struct([("city", pa.string())])
+    bag = pa.map_(pa.string(), pa.int64())
+    user = pa.struct([("name", pa.string()), ("place", place), ("bag", bag)])
+    box = pa.struct([("x", pa.float32())])
+    columns = {"user": user, "boxes": pa.list_(box), "pair": pa.list_(pa.int64(), 2)}
+    table = pa.table({column: pa.nulls(3, type_) for column, type_ in columns.items()})
+    pq.write_table(table, tmp_path / "nested.parquet")
+    with pytest.raises(error, match=message):
+        FastParquetDataset(tmp_path, columns=["user.name"], filters=[(name, "==", 1)])
 
 
 def test_columns_without_a_common_type(tmp_path):
