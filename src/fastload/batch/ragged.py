@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import operator
 from numbers import Number
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, overload
 
 import torch
+from torch.compiler import is_compiling
 from torch.utils import _pytree as pytree
 
 from fastload.batch.hints import COMPARED, NO_TENSOR, OF_RAGGED, OPERATORS, refuse_dtype
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 Kind: TypeAlias = Literal["str", "bytes"]
+
+# torch 2.4 takes no length.
+_TAKES_LENGTH = "max_seqlen" in inspect.signature(torch.nested.nested_tensor_from_jagged).parameters
 
 
 class Ragged:
@@ -233,6 +238,11 @@ class Ragged:
     def to_nested(self) -> torch.Tensor:
         """Return a torch nested tensor of jagged layout that shares the memory of the values.
 
+        On a CPU, the nested tensor knows the length of its longest row, to which
+        `torch.nested.to_padded_tensor` pads. On another device, the length would have to be copied
+        to the host, so `to_padded_tensor` pads each row to the number of all values there, unless
+        you pass `output_size`.
+
         Raises:
             ValueError: rows are lists of lists, which the jagged layout cannot hold.
         """
@@ -242,7 +252,13 @@ class Ragged:
                 f"Expected one level of lists for a jagged nested tensor, got {describe(self)}: "
                 "write ragged.to_padded(), or ragged.values.to_nested() for the inner lists"
             )
-        nested: torch.Tensor = torch.nested.nested_tensor_from_jagged(own.values, own.offsets)
+        known: dict[str, Any] = {}
+        if _TAKES_LENGTH and len(self) and self.device.type == "cpu" and not is_compiling():
+            # Not the shortest too: torch.compile would compile again where it is 0 or 1.
+            known = {"max_seqlen": int(own.offsets.diff().max())}
+        nested: torch.Tensor = torch.nested.nested_tensor_from_jagged(
+            own.values, own.offsets, **known
+        )
         return nested
 
     def to(self, device: torch.device | str | int, non_blocking: bool = False) -> Ragged:

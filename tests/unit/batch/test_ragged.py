@@ -1,5 +1,6 @@
 import collections.abc
 import copy
+import inspect
 import io
 import operator
 import pickle
@@ -229,6 +230,19 @@ def test_to_nested_is_jagged_and_shares_memory():
     with pytest.raises(ValueError, match=r"one level of lists .* got lists of int64: write"):
         nested(NESTED).to_nested()
     assert len(nested(NESTED).values.to_nested().unbind()) == 4
+    assert lists([]).to_nested().values().shape == (0,)
+
+
+def test_nested_tensors_pad_to_the_longest_row():
+    signature = inspect.signature(torch.nested.nested_tensor_from_jagged)
+    if "max_seqlen" not in signature.parameters:
+        pytest.skip("torch before 2.5 pads to the number of all values")
+    for ragged, longest in ((lists(NUMBERS), 3), (lists(NUMBERS)[1:3], 1)):
+        jagged = ragged.to_nested()
+        assert torch.nested.to_padded_tensor(jagged, 0).shape == (len(ragged), longest)
+        assert torch.nested.to_padded_tensor(jagged, 0).equal(ragged.to_padded(0))
+        embedded = torch.nn.Embedding(9, 2)(jagged)
+        assert torch.nested.to_padded_tensor(embedded, 0).shape == (len(ragged), longest, 2)
 
 
 @pytest.mark.parametrize(("make", "rows"), MAKERS)
