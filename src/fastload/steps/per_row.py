@@ -71,7 +71,9 @@ def per_row(
             returns a value, or for several outputs a tuple of values: a bool, int, float, str,
             bytes, tensor, array (or an object that numpy.asarray takes, such as an image of PIL)
             or list of numbers. The values of an output have the same type and dtype in all rows,
-            and `fn` does not change an array or tensor that it has returned.
+            and `fn` does not change an array or tensor that it has returned. An empty list takes
+            the dtype of the other lists, and is float32 if all lists of a batch are empty: return
+            `np.array(values, dtype)` where lists may be empty.
         inputs: name or names of the outputs that `fn` takes, after the earlier steps.
         outputs: name or names of the outputs to add or replace. Numbers, and values of one shape,
             become a tensor (B, ...). str, bytes, and values that differ in the length of their

@@ -190,7 +190,9 @@ def _encoded(row: int, text: str) -> bytes:
 def _stacked(tensors: list[torch.Tensor | None], layout: Layout) -> torch.Tensor | Ragged:
     nothing = torch.empty(0, device="cpu")
     known = next((tensor for tensor in tensors if tensor is not None), nothing)
-    rows = [known.new_empty(0) if tensor is None else tensor for tensor in tensors]
+    # An empty list of lists is an empty list too.
+    empty = (0, *known.shape[1:])
+    rows = [known.new_empty(empty) if tensor is None else tensor for tensor in tensors]
     alike = True
     for row, tensor in enumerate(rows):
         if tensor.dtype != known.dtype:
@@ -215,18 +217,32 @@ def _tensor(row: int, value: Any) -> torch.Tensor | None:
         return value
     try:
         if isinstance(value, (list, tuple)):
+            if any(isinstance(part, np.ndarray) for part in value):
+                return tensor_of(np.array(value))  # torch warns that it is slow at this
             return torch.tensor(value, device="cpu") if len(value) else None
         if hasattr(value, "__array__") or hasattr(value, "__array_interface__"):
             return tensor_of(np.asarray(value))
     except (TypeError, ValueError, RuntimeError) as error:
+        kind = type(value).__name__
         raise _refused(
-            row, "a value that can become a tensor", f"{type(value).__name__} ({error})"
+            row, "a value that can become a tensor", f"{kind} ({error}){_hint_of(value)}"
         ) from error
     raise _refused(
         row,
         "a number, str, bytes, tensor, array or list",
         f"{type(value).__name__}{_NO_DICT if isinstance(value, Mapping) else ''}",
     )
+
+
+def _hint_of(value: object) -> str:
+    """Return what to return instead of a value that can't become a tensor."""
+    if isinstance(value, tuple):
+        return ' (for several outputs, name them: outputs=["a", "b"])'
+    if isinstance(value, list) and any(isinstance(part, torch.Tensor) for part in value):
+        return " (write torch.stack(values), or torch.cat(values) and their lengths as an output)"
+    if isinstance(value, list) and any(isinstance(part, (str, bytes)) for part in value):
+        return " (a row has one str or bytes, and no list of them: join them, or keep the column)"
+    return ""
 
 
 def _offsets(lengths: Any) -> torch.Tensor:

@@ -229,12 +229,34 @@ def test_other_values_are_ragged(values, layout, expected):
         (0, r"Expected a value that can become a tensor, got ndarray \(", [np.array(["a"])], None),
         (0, "Expected a value that can become a tensor, got Ragged",
          [Ragged(torch.arange(1), torch.tensor([0, 1]))], None),
+        (0, r'got tuple \(.*\(for several outputs, name them: outputs=\["a", "b"\]\)',
+         [(np.ones(4), (2, 2))], None),
+        (0, r"got tuple \(.* name them", [(np.ones(4), np.ones(2))], None),
+        (1, r"got list \(.*write torch\.stack\(values\)", [[], [torch.ones(4)] * 2], None),
+        (0, r"got list \(.*one str or bytes, and no list of them", [["a", "b"]], None),
     ],
 )  # fmt: skip
 def test_values_that_do_not_go_together(row, match, values, layout):
     with pytest.raises(RefusedRowError, match=match) as caught:
         column_of(values, layout)
     assert caught.value.row == row
+
+
+def test_an_empty_list_is_a_row_without_boxes():
+    boxes = [[[1, 2, 3, 4]], [], [[5, 6, 7, 8], [9, 10, 11, 12]]]
+    column = column_of(boxes, None)
+    assert isinstance(column, Ragged)
+    assert column.values.shape == (3, 4)
+    assert [row.tolist() for row in column] == boxes
+    assert column_of(boxes[::-1], "ragged").lengths.tolist() == [2, 0, 1]
+    assert column_of([[], []], "ragged").dtype == torch.float32  # as the docstring says
+
+
+@pytest.mark.filterwarnings("error")
+def test_lists_of_arrays_keep_their_dtype():
+    for dtype in (np.float16, np.uint8, np.uint16, np.int64, np.bool_):
+        column = column_of([[np.zeros(3, dtype), np.ones(3, dtype)]] * 2, None)
+        assert column.equal(torch.from_numpy(np.array([[[0] * 3, [1] * 3]] * 2, dtype)))
 
 
 @pytest.mark.parametrize("layout", [None, "dense", "ragged"])
