@@ -519,6 +519,32 @@ def test_rows_by_number_are_those_of_a_source(paths):
         assert way in str(refused.value)
 
 
+def test_what_only_one_source_has(paths):
+    with mix_of(paths) as mixed:
+        for name, hint in (
+            ("head", r"several datasets; .*\]\.head$"),
+            ("take", r"several datasets; .*\]\.take$"),
+            ("num_rows", r"several datasets; .*\]\.num_rows$"),
+            ("datasets", r"write mixed\.sources$"),
+        ):
+            with pytest.raises(AttributeError, match=hint):
+                getattr(mixed, name)
+        assert not hasattr(mixed, "unknown")
+
+
+def test_rows_of_a_source_during_a_pass_of_the_mix(paths):
+    datasets = {name: FastParquetDataset(path, columns=["id"]) for name, path in paths.items()}
+    expected = [dataset.num_rows for dataset in datasets.values()]
+    with fastload.mix(datasets, stop="all") as mixed:
+        rows = 0
+        for batch in mixed:
+            rows += batch.rows
+            for dataset in datasets.values():
+                assert dataset.take([1, 0])["id"].tolist() == [1, 0]
+                assert dataset.head(2)["id"].tolist() == [0, 1]
+        assert rows == sum(expected)
+
+
 def test_second_iter_ends_the_first(paths):
     with mix_of(paths) as mixed:
         for _ in range(2):

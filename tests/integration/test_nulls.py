@@ -1,6 +1,7 @@
 """nulls="zero" and nulls="mask": columns with nulls that no spec speaks of."""
 
 import math
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -264,3 +265,14 @@ def test_pads_at_either_side(tmp_path, shuffle):
         assert got["right"][row] == kept + padding
         assert got["right__mask"][row] == mask[0] + mask[1]
         assert got["left__length"][row] == len(kept)
+
+
+def test_fill_of_unscaled_decimals_is_unscaled(tmp_path):
+    for scale in (2, 4):
+        values = pa.array([Decimal("1.5"), None], pa.decimal128(12, scale))
+        pq.write_table(pa.table({"d": values}), tmp_path / f"{scale}.parquet")
+    columns = {"d": Column("d", "int64", fill=150)}
+    of_one = FastParquetDataset(tmp_path / "2.parquet", columns=columns)
+    assert next(iter(of_one))["d"].tolist() == [150, 150]
+    of_both = FastParquetDataset(tmp_path, columns=columns)
+    assert next(iter(of_both))["d"].tolist() == [15000, 150, 15000, 150]

@@ -81,7 +81,8 @@ class Column:
         dtype: dtype of the tensor, or of the elements of the lists, as torch, NumPy or a str
             names the dtype; None = the stored dtype. A value that does not fit raises
             `ValueError` while iterating. With an integer dtype, a decimal column yields its
-            unscaled values.
+            unscaled values, and `fill` is one too: 150 is 1.50 in a column of scale 2. If files
+            have several scales, all values have the largest of these scales.
         fill: value that nulls become: an int, float, str or bytes, as the column holds. In a
             column of lists, null elements become `fill`; a null list becomes empty, or all fill
             if its size is fixed. With None, a null number is NaN in a float tensor, and every other

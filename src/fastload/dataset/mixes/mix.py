@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from textwrap import indent
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from fastload.plan.mix.mixture import Mixture
 from fastload.plan.options import expect_at_least
 from fastload.plan.position import Position
 from fastload.plan.skipped_steps import skipped_steps
-from fastload.runtime.hints import hinted_function
+from fastload.runtime.hints import hinted_function, no_attribute
 from fastload.runtime.tracing import untraced
 from fastload.runtime.units import counted
 
@@ -45,6 +45,19 @@ __all__ = ["MixedDataset", "mix"]
 
 
 _OF_EACH = "pass {name}= to each dataset"
+_OF_ONE = (
+    "a mix has several datasets; ask one of them, which you passed to fastload.mix, such as "
+    'datasets["web"].{name}'
+)
+_ATTRIBUTES = {
+    **{
+        name: _OF_ONE.format(name=name)
+        for name in ("head", "take", "by_index", "num_rows", "skipped", "trace")
+    },
+    **dict.fromkeys(("datasets", "source_names", "names", "keys"), "write mixed.sources"),
+    "set_weights": "pass weights= to fastload.mix, or make another mix",
+}
+"""What to write instead of attributes that a dataset has, and a mix has not."""
 _SKIP = (
     "pass skip_steps= for steps of the mix to leave out of each epoch; to continue a run, call "
     "load_state_dict(state)"
@@ -249,6 +262,11 @@ class MixedDataset(Resumable[Batch]):
         super().close()
         for source in self._of:
             source.dataset.close()
+
+    if not TYPE_CHECKING:  # type checkers refuse unknown attributes themselves
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise no_attribute(type(self).__name__, name, _ATTRIBUTES, "")
 
     def __repr__(self) -> str:
         sources = [indent(f"{source.name!r}: {source.dataset!r}", "  ") for source in self._of]
