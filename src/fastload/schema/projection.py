@@ -211,9 +211,10 @@ class _Planner:
                 f"at column `{leaf.name}`"
             )
         if plan.depth != 1:
+            way = "; read the column by its name, and write ragged.to_padded(), for every level"
             raise SchemaError(
                 f"Expected one level of lists of varying lengths for {owner} `{output}`, got "
-                f"{leaf.type} - at column `{leaf.name}`"
+                f"{leaf.type}{way if plan.depth else ''} - at column `{leaf.name}`"
             )
         names = _names_of(leaf, spec.elements, item)
         if isinstance(spec, Fixed):

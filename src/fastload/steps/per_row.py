@@ -72,8 +72,9 @@ def per_row(
             bytes, tensor, array (or an object that numpy.asarray takes, such as an image of PIL)
             or list of numbers. The values of an output have the same type and dtype in all rows,
             and `fn` does not change an array or tensor that it has returned. An empty list takes
-            the dtype of the other lists, and is float32 if all lists of a batch are empty: return
-            `np.array(values, dtype)` where lists may be empty.
+            the dtype and the inner shape of the other lists. Where all lists of a batch may be
+            empty, return arrays, which have both: `np.array(boxes, "float32").reshape(-1, 4)`.
+            Otherwise such a batch has float32 values of shape (0,).
         inputs: name or names of the outputs that `fn` takes, after the earlier steps.
         outputs: name or names of the outputs to add or replace. Numbers, and values of one shape,
             become a tensor (B, ...). str, bytes, and values that differ in the length of their
