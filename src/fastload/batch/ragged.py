@@ -342,6 +342,9 @@ def own_rows(ragged: Ragged, *, copies: bool) -> Ragged:
 
 
 def _row_of(index: object) -> int:
+    if isinstance(index, bool) or getattr(index, "dtype", None) is torch.bool:
+        # One entry of a mask by mistake, which Python takes for row 0 or 1.
+        raise TypeError(f"Expected a mask of all rows, ragged[mask], got the bool {index!r}")
     try:
         return operator.index(index)  # type: ignore[arg-type]
     except TypeError:

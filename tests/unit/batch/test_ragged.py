@@ -140,6 +140,12 @@ def test_a_comparison_with_one_value_is_no_mask(other):
     assert torch.tensor([row == "gold" for row in ragged]).tolist() == [w == "gold" for w in WORDS]
 
 
+@pytest.mark.parametrize("index", [True, False, torch.tensor(True), np.True_])
+def test_a_bool_is_no_row_number(index):
+    with pytest.raises(TypeError, match=r"Expected .* got .*(True|False)"):
+        lists(NUMBERS)[index]
+
+
 def test_to_padded():
     assert lists(NUMBERS).to_padded(-1).tolist() == [
         [1, 2, -1],
