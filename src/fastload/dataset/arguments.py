@@ -159,16 +159,22 @@ def check_arguments(arguments: Mapping[str, object]) -> None:
             raise ValueError(f"Expected {name} to be at least {least}, got {value}")
 
 
-def check_slices(global_batch_size: int, slices: int) -> None:
+def check_slices(global_batch_size: int, slices: int, *, of_ranks: bool) -> None:
     """Check that each step takes as many rows of each canonical slice.
+
+    Args:
+        global_batch_size: the rows of a step.
+        slices: number of slices.
+        of_ranks: True if `slices` is the number of ranks, for want of `canonical_ranks`.
 
     Raises:
         ValueError: `slices` does not divide `global_batch_size`.
     """
     if global_batch_size % slices:
+        advice = " (without canonical_ranks=, this is the number of ranks)" if of_ranks else ""
         raise ValueError(
             f"Expected a global_batch_size that canonical_ranks={slices} divides, got "
-            f"{global_batch_size}"
+            f"{global_batch_size}{advice}"
         )
 
 

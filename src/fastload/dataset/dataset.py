@@ -404,7 +404,7 @@ class FastParquetDataset(Resumable[_Item_co]):
             slices = canonical_ranks or world
             # With a TokenBudget, a step has one budget of each slice.
             global_batch_size = global_batch_size or slices
-            check_slices(global_batch_size, slices)
+            check_slices(global_batch_size, slices, of_ranks=canonical_ranks is None)
             self._batch_size = global_batch_size // world
         check_packed(pack, self._batch_size)
         # Options checks its arguments here, before any file is opened, so that a wrong argument

@@ -99,8 +99,8 @@ def _from_environment(environment: Mapping[str, str]) -> Rank:
     rank = environment.get("RANK")
     if rank is None:
         raise ValueError(
-            f"Expected RANK beside WORLD_SIZE={world} in the environment, got none: set both, or "
-            "pass rank= and world_size="
+            f"Expected RANK beside WORLD_SIZE={world} in the environment, got none: set both, "
+            "pass rank= and world_size=, or start the program with torchrun"
         )
     try:
         return Rank(int(rank), int(world), "RANK and WORLD_SIZE")

@@ -51,6 +51,11 @@ _DEFAULTS: dict[str, Any] = {
 }
 # Values that states of earlier versions lack where this version has them.
 _ADDED = ("tokens_of", "shuffle_window")
+# Advice for arguments whose default may differ from that of the run that saved the state.
+_ADVICE = {
+    "shuffle_window": " (pass shuffle_window={}: its default depends on the columns)",
+    "canonical_ranks": " (pass canonical_ranks={}: its default is the number of ranks)",
+}
 # The most legs that a state lists. More legs are compressed, so that a state stays under 2 KB after
 # hundreds of resumes on other numbers of ranks.
 _LISTED_LEGS = 32
@@ -248,9 +253,7 @@ def check_identity(
         if saved is None and name in _ADDED:
             continue
         if saved != value:
-            advice = ""
-            if name == "shuffle_window" and saved is not None:
-                advice = f" (pass shuffle_window={saved!r}: its default depends on the columns)"
+            advice = "" if saved is None else _ADVICE.get(name, "").format(saved)
             raise ValueError(
                 f"Expected {name}={saved!r}, as when the state was saved, got "
                 f"{name}={value!r}: a state cannot continue in another order{advice}"

@@ -56,3 +56,36 @@ def test_what_is_no_state_is_named_in_few_words(tmp_path):
                 mixed.load_state_dict(state)
             with pytest.raises(ValueError, match="this state is one of a mix, so load it into"):
                 dataset.load_state_dict(mixed.state_dict())
+
+
+def test_a_state_of_other_slices_says_which_number_to_pass(tmp_path):
+    path = write_sample(tmp_path / "sample.parquet", 96)
+    with FastParquetDataset(path, global_batch_size=8, rank=0, world_size=4) as dataset:
+        next(iter(dataset))
+        state = dataset.state_dict()
+    on_two = {"global_batch_size": 8, "rank": 0, "world_size": 2}
+    refused = pytest.raises(ValueError, match=r"pass canonical_ranks=4: .*number of ranks\)$")
+    with FastParquetDataset(path, **on_two) as dataset, refused:
+        dataset.load_state_dict(state)
+    with FastParquetDataset(path, **on_two, canonical_ranks=4) as dataset:
+        dataset.load_state_dict(state)
+        assert len(list(dataset)) == 11
+
+
+def test_slices_that_nobody_named_are_explained(tmp_path):
+    path = write_sample(tmp_path / "sample.parquet", 100)
+    with pytest.raises(ValueError, match=r"got 8 \(without canonical_ranks=, .* of ranks\)$"):
+        FastParquetDataset(path, global_batch_size=8, rank=0, world_size=3)
+
+
+def test_a_finished_epoch_is_followed_by_the_next_unless_it_is_set(tmp_path):
+    path = write_sample(tmp_path / "sample.parquet", 100)
+    with FastParquetDataset(path, batch_size=50, shuffle=True) as dataset:
+        list(dataset)
+        state, after = dataset.state_dict(), ids_of(dataset)
+    with FastParquetDataset(path, batch_size=50, shuffle=True) as dataset:
+        dataset.load_state_dict(state)
+        assert ids_of(dataset) == after
+        dataset.load_state_dict(state)
+        dataset.set_epoch(0)
+        assert ids_of(dataset) == []
