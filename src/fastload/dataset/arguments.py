@@ -213,7 +213,7 @@ def _check_beside_slices(arguments: Mapping[str, object]) -> None:
             "step has rows of all ranks"
         )
     if arguments["on_error"] == "skip":
-        raise ValueError('Expected on_error="raise" beside global_batch_size, got "skip"')
+        raise _no_skip("global_batch_size")
 
 
 def _refuse_beside_weights(arguments: Mapping[str, object]) -> None:
@@ -225,7 +225,15 @@ def _refuse_beside_weights(arguments: Mapping[str, object]) -> None:
             f"Expected batch_size as a number of rows beside weights, got {arguments['batch_size']}"
         )
     if arguments["on_error"] == "skip":
-        raise ValueError('Expected on_error="raise" beside weights, got "skip"')
+        raise _no_skip("weights")
+
+
+def _no_skip(what: str) -> ValueError:
+    """Return the error for on_error="skip" beside the argument `what`."""
+    return ValueError(
+        f'Expected on_error="raise" beside {what}, got "skip": leave damaged files out of source, '
+        "or rewrite them without their damaged row groups"
+    )
 
 
 def refuse_beside_tokens(arguments: Mapping[str, object]) -> None:
@@ -247,7 +255,7 @@ def refuse_beside_tokens(arguments: Mapping[str, object]) -> None:
             f"Expected batch_size as a number of packed rows beside pack, got {batch_size!r}"
         )
     if arguments["on_error"] == "skip":
-        raise ValueError(f'Expected on_error="raise" beside {what}, got "skip"')
+        raise _no_skip(what)
     for name in ("preprocess", "augment"):
         if pack is not None and arguments[name] is not None:
             raise ValueError(

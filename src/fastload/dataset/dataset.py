@@ -238,7 +238,8 @@ class FastParquetDataset(Resumable[_Item_co]):
             False for them; otherwise nothing marks these rows, which come more than once. A rank
             without readable rows raises, and so does a file without a readable footer. With
             `filters` or `split`, no row is kept of a row group whose filter columns cannot be read.
-            Storage errors are never skipped.
+            Storage errors are never skipped. "skip" does not go with `pack`, a `TokenBudget`,
+            `global_batch_size`, `canonical_ranks` or `weights`.
         provenance: True to add the outputs `__file__` and `__row__`.
             `__file__` is an int32 index into `files`, `__row__` the int64 number of the row in
             that file.

@@ -8,7 +8,16 @@ import pytest
 import torch
 
 import fastload
-from fastload import Batch, Column, CorruptFileError, FastParquetDataset, Stack, mix
+from fastload import (
+    Batch,
+    Column,
+    CorruptFileError,
+    FastParquetDataset,
+    Pack,
+    Stack,
+    TokenBudget,
+    mix,
+)
 from support.sample_files import write_files
 
 ROWS = 10
@@ -265,3 +274,18 @@ def test_rows_of_ends_a_range_at_the_first_step_that_the_epoch_lacks(path):
             most = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
             assert most < 1 << 20
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"pack": Pack("tags", 4), "nulls": "zero"},
+        {"batch_size": TokenBudget("tags", 4)},
+        {"batch_size": TokenBudget("tags", 4), "canonical_ranks": 1},
+        {"global_batch_size": 4},
+        {"weights": "id"},
+    ],
+)
+def test_where_skip_is_refused_the_error_says_what_to_do_with_damaged_files(path, arguments):
+    with pytest.raises(ValueError, match=r'on_error="raise" beside .* leave damaged files out of'):
+        FastParquetDataset(path, on_error="skip", **arguments)
