@@ -43,7 +43,10 @@ void Delivery::AddLocked(const std::shared_ptr<Window>& window, Part* part) {
   Pending& pending = pending_[batch];
   // Before the rows count: a batch without a part for which there was no memory would be
   // handed out with the rows of the other parts.
-  if (part->of_lane) pending.windows.push_back(window);
+  if (part->of_lane) {
+    pending.windows.reserve(static_cast<size_t>(pass_->plan.lanes()));
+    pending.windows.push_back(window);
+  }
   if (part->whole) {
     pending.batch = {batch, std::move(part->block), std::move(part->areas)};
   } else if (joined) {

@@ -10,7 +10,7 @@ namespace {
 // The most bytes that the tasks of a group read or write: a few hundred microseconds.
 constexpr int64_t kMostBytes = int64_t{1} << 20;
 constexpr size_t kMostTasks = 16;
-// Groups for each thread: the last ones keep all threads at work until the window ends.
+// Groups for each thread: the last ones keep all threads at work until the windows end.
 constexpr size_t kGroupsPerThread = 4;
 
 // Returns about how many bytes a task reads or writes; kMostBytes if unknown.
@@ -40,8 +40,10 @@ int64_t BytesOf(const Pass& pass, const Window& window, const UnitTask& task) {
 
 std::vector<TaskGroup> GroupTasks(const Pass& pass, std::vector<ReadyTask> ready) {
   const auto threads = static_cast<size_t>(pass.cpu->threads());
+  // A batch takes rows of every lane, so a window of each lane is in work at once.
+  const size_t at_once = ready.size() * static_cast<size_t>(pass.plan.lanes());
   const size_t most =
-      std::clamp<size_t>(ready.size() / (kGroupsPerThread * threads), 1, kMostTasks);
+      std::clamp<size_t>(at_once / (kGroupsPerThread * threads), 1, kMostTasks);
   const auto fills_parts = [&pass](const ReadyTask& r) {
     const Unit& unit = pass.dataset->units[static_cast<size_t>(r.task.unit)];
     return WindowTask::FillsParts(*r.window, unit, r.task.step);
@@ -61,6 +63,7 @@ std::vector<TaskGroup> GroupTasks(const Pass& pass, std::vector<ReadyTask> ready
                        groups.back().tasks.size() < most && bytes + more <= kMostBytes;
     if (!joins) {
       groups.push_back({.window = std::move(next.window)});
+      groups.back().tasks.reserve(most);
       bytes = 0;
     }
     groups.back().tasks.push_back(next.task);

@@ -31,7 +31,8 @@ struct ReadyTask {
 };
 
 // Puts neighbouring tasks of the same window together, as long as a group works on few
-// bytes and there are several groups for each thread. Keeps the order of the tasks.
+// bytes and the windows that are in work at once have several groups for each thread.
+// Keeps the order of the tasks.
 std::vector<TaskGroup> GroupTasks(const Pass& pass, std::vector<ReadyTask> ready);
 
 }  // namespace fastload

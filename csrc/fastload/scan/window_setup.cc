@@ -232,6 +232,8 @@ void SetUpWindow(const Pass& pass, Window* window) {
   const auto first_of = [&](int64_t window) {
     return static_cast<size_t>(pass.plan.first_piece[static_cast<size_t>(window)]);
   };
+  w.fresh.reserve(w.pieces.size());
+  w.shared.reserve(w.pieces.size());
   for (size_t p = first; p < end; ++p) {
     const bool in_window = p > first && goes_on(all[p - 1], all[p]);
     const bool from_before =

@@ -92,16 +92,27 @@ class TaskGroupsTest : public ::testing::Test {
   std::vector<OutputSpec> outputs_;
 };
 
-// The pass whose tasks are grouped.
+// The pass whose tasks are grouped, on two threads. The lanes take turns of a window each.
 class GroupsOfAPass : public TaskGroupsTest {
  protected:
-  explicit GroupsOfAPass(int threads = 2)
+  explicit GroupsOfAPass(int32_t lanes = 1)
       : dataset_(files_, nullptr, columns_, outputs_, {}, {}, 1 << 20, false),
-        cpu_(MakeThreadPool("groups", threads)),
-        pass_(&dataset_, cpu_.get(), {}, nullptr, nullptr,
-              testing::CutPlan(testing::AllPieces(files_), kWideGroupRows, kWideGroupRows,
-                               false),
-              {}, 0) {}
+        cpu_(MakeThreadPool("groups", 2)),
+        pass_(&dataset_, cpu_.get(), {}, nullptr, nullptr, Plan(lanes), {}, 0) {}
+
+  ReadPlan Plan(int32_t lanes) const {
+    ReadPlan plan = testing::CutPlan(testing::AllPieces(files_), kWideGroupRows,
+                                     kWideGroupRows, false);
+    if (lanes == 1) return plan;
+    plan.batch_rows *= lanes;
+    plan.lane_padding.assign(static_cast<size_t>(lanes), 0);
+    plan.batch_edges = {0};
+    for (int32_t window = 0; window < kWideWindows; ++window) {
+      plan.lane_of.push_back(window % lanes);
+      plan.batch_edges.push_back(plan.batch_edges.back() + kWideGroupRows);
+    }
+    return plan;
+  }
 
   std::shared_ptr<Window> WindowOf(int64_t index) {
     auto window = std::make_shared<Window>();
@@ -145,6 +156,18 @@ TEST_F(GroupsOfAPass, EachThreadHasSeveral) {
   ready.resize(7);
   EXPECT_EQ(GroupTasks(pass_, ready).size(), 7);
   EXPECT_TRUE(GroupTasks(pass_, {}).empty());
+}
+
+class GroupsOfThreeLanes : public GroupsOfAPass {
+ protected:
+  GroupsOfThreeLanes() : GroupsOfAPass(3) {}
+};
+
+TEST_F(GroupsOfThreeLanes, WindowsOfAllLanesTogetherHaveSeveralForEachThread) {
+  std::vector<ReadyTask> ready;
+  const auto window = WindowOf(0);
+  for (int32_t unit = 0; unit < 24; ++unit) ready.push_back({window, {.unit = unit}});
+  EXPECT_EQ(GroupTasks(pass_, ready).size(), 3);
 }
 
 TEST_F(GroupsOfAPass, LargeTasksRunAlone) {
