@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "fastload/base/memory.h"
+#include "fastload/plan/area_numbers.h"
 #include "fastload/plan/columns.h"
 
 namespace fastload {
@@ -27,7 +28,7 @@ class Layout {
     int64_t rows = 0;
     int64_t elements = 0;  // of all packed rows; 0 if rows are not packed
     int64_t bytes = 0;     // size of the whole buffer
-    std::vector<int64_t> numbers;
+    AreaNumbers numbers;
   };
   // Computes the areas of a batch of `rows` rows. `sizes` holds, for each ragged output,
   // the number of lists of its second and further levels, then the bytes of its values;

@@ -10,30 +10,39 @@ Delivery::Delivery(const Pass* pass, std::mutex* mutex, Work* work)
 
 // Making batches ----------------------------------------------------------------------
 
+bool Delivery::PlacedLocked(Part* part) const {
+  const auto found = pending_.find(part->batch);
+  if (found == pending_.end() || !found->second.batch.block) return false;
+  const Batch& batch = found->second.batch;
+  part->block = batch.block;
+  part->areas = pass_->dataset->layout.From(batch.areas, part->offset, part->first_item);
+  part->in_place = true;
+  return true;
+}
+
+void Delivery::PlaceInBatches(std::span<Part> parts) {
+  std::lock_guard lock(*mutex_);
+  for (Part& part : parts) {
+    if (!part.whole) PlacedLocked(&part);
+  }
+}
+
 Status Delivery::PlaceInBatch(Part* part, std::span<const int64_t> sizes) {
-  const Layout& layout = pass_->dataset->layout;
-  const auto place = [&](const Batch& batch) {
-    part->block = batch.block;
-    part->areas = layout.From(batch.areas, part->offset, part->first_item);
-    part->in_place = true;
-    return Status::OK();
-  };
   {
     std::lock_guard lock(*mutex_);
-    const auto found = pending_.find(part->batch);
-    if (found != pending_.end() && found->second.batch.block) {
-      return place(found->second.batch);
-    }
+    if (PlacedLocked(part)) return Status::OK();
   }
-  Batch batch{.index = part->batch,
-              .areas = layout.Place(pass_->BatchRows(part->batch), sizes)};
+  Batch batch{
+      .index = part->batch,
+      .areas = pass_->dataset->layout.Place(pass_->BatchRows(part->batch), sizes)};
   ARROW_ASSIGN_OR_RAISE(batch.block, pass_->batch_pool->Allocate(batch.areas.bytes));
   std::lock_guard lock(*mutex_);
   if (*pass_->cancelled) return PassClosed();
   Pending& pending = pending_[part->batch];
   // Another window may have been faster.
   if (!pending.batch.block) pending.batch = std::move(batch);
-  return place(pending.batch);
+  PlacedLocked(part);
+  return Status::OK();
 }
 
 void Delivery::AddLocked(const std::shared_ptr<Window>& window, Part* part) {

@@ -75,8 +75,11 @@ class Delivery {
   bool waits();
   std::optional<Damage> damage();
 
-  // Gives a part its rows of the memory of the whole batch, which the first part to come
-  // allocates; `sizes` are as for Layout::Place. Only for batches of a known size.
+  // Gives the parts their rows of the memory of whole batches, where batches have theirs.
+  // Leaves out parts that are whole batches. Only for batches of a known size.
+  void PlaceInBatches(std::span<Part> parts);
+  // Does so for one part, and allocates the batch's memory if the part is the first to
+  // come; `sizes` are as for Layout::Place.
   Status PlaceInBatch(Part* part, std::span<const int64_t> sizes);
   // Takes a part of a window, once all units have filled the part.
   void AddLocked(const std::shared_ptr<Window>& window, Part* part);
@@ -104,6 +107,8 @@ class Delivery {
  private:
   // Whether the next batch is there.
   bool ReadyLocked() const;
+  // Gives the part its rows of the batch's memory; returns whether the batch has memory.
+  bool PlacedLocked(Part* part) const;
   // A batch has all its rows, and kernels have been called on it.
   void FinishLocked(Batch batch);
   // The batch may be handed out; those who wait for it look again.

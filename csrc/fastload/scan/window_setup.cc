@@ -44,13 +44,14 @@ void CutParts(const Pass& pass, Window* window) {
   const int64_t begin = lanes.FirstRow(window->index);
   const int64_t end = begin + window->output_rows;
   const int64_t real = lanes.RealRows(lane);
-  window->parts.reserve(
-      static_cast<size_t>(lanes.BatchOf(lane, end - 1) - lanes.BatchOf(lane, begin) + 1));
-  for (int64_t at = begin; at < end;) {
+  int64_t batch = lanes.BatchOf(lane, begin);
+  window->parts.reserve(static_cast<size_t>(lanes.BatchOf(lane, end - 1) - batch + 1));
+  for (int64_t at = begin; at < end; ++batch) {
+    const int64_t first = lanes.FirstOf(lane, batch);
+    const int64_t of_lane = lanes.FirstOf(lane, batch + 1) - first;
+    if (of_lane == 0) continue;
     Part part;
-    part.batch = lanes.BatchOf(lane, at);
-    const int64_t first = lanes.FirstOf(lane, part.batch);
-    const int64_t of_lane = lanes.FirstOf(lane, part.batch + 1) - first;
+    part.batch = batch;
     part.first = at - begin;
     part.offset = pass.plan.FirstRow(part.batch, lane) - pass.plan.FirstRow(part.batch) +
                   at - first;
@@ -338,8 +339,13 @@ void ComputeOrder(const Pass& pass, Window* window) {
 }
 
 Status AllocateParts(const Pass& pass, Delivery* delivery, Window* window) {
+  const bool packed = pass.plan.packed();
+  const bool in_place = packed || !pass.dataset->layout.ragged();
+  if (in_place) delivery->PlaceInBatches(window->parts);
   std::vector<int64_t> sizes(static_cast<size_t>(pass.dataset->layout.sizes()));
   for (size_t p = 0; p < window->parts.size(); ++p) {
+    Part& part = window->parts[p];
+    if (part.in_place) continue;
     for (size_t u = 0; u < window->units.size(); ++u) {
       if (!pass.dataset->units[u].staged()) continue;
       for (const Layout::Slot& slot : pass.dataset->units[u].slots) {
@@ -347,9 +353,7 @@ Status AllocateParts(const Pass& pass, Delivery* delivery, Window* window) {
                     sizes.begin() + slot.first_size);
       }
     }
-    Part& part = window->parts[p];
-    const bool packed = pass.plan.packed();
-    if (!part.whole && (packed || !pass.dataset->layout.ragged())) {
+    if (!part.whole && in_place) {
       if (packed) {
         const int64_t items = pass.lanes.Items(part.batch);
         for (int64_t& size : sizes) size = size / part.items * items;

@@ -124,7 +124,7 @@ constexpr size_t kFixedAreas = 11;
 
 // Returns all areas of memory that the outputs of a batch take.
 std::vector<Area> AreasOf(const Layout::Areas& areas) {
-  const std::vector<int64_t>& n = areas.numbers;
+  const AreaNumbers& n = areas.numbers;
   const int64_t rows = areas.rows;
   std::vector<Area> all;
   const auto group = [&](size_t at, int64_t columns, int64_t item) {

@@ -90,7 +90,7 @@ void CheckColumns(const std::vector<FileSpec>& files) {
     const Delivered delivered = Deliver(scan.get());
     ASSERT_EQ(delivered.batches.size(), 1);
     const uint8_t* base = delivered.batches[0].block->data();
-    const std::vector<int64_t>& n = delivered.batches[0].areas.numbers;
+    const AreaNumbers& n = delivered.batches[0].areas.numbers;
     const auto* number = reinterpret_cast<const int64_t*>(base + n[0]);
     const auto* half = reinterpret_cast<const float*>(base + n[2]);
     const auto* stacked = reinterpret_cast<const float*>(base + n[2] + n[3]);

@@ -92,7 +92,8 @@ class TaskGroupsTest : public ::testing::Test {
   std::vector<OutputSpec> outputs_;
 };
 
-// The pass whose tasks are grouped, on two threads. The lanes take turns of a window each.
+// The pass whose tasks are grouped, on two threads. The lanes take turns of a window
+// each.
 class GroupsOfAPass : public TaskGroupsTest {
  protected:
   explicit GroupsOfAPass(int32_t lanes = 1)
