@@ -201,6 +201,8 @@ class FilterSchema:
         the greatest number of the type, which the same rows pass.
         """
         arrow = type_at(self.arrow, self._path(name))
+        if operator in ("in", "not in"):
+            self._check_members(name, value)
         if arrow not in _DIGITS:
             return operator, self._value(name, value)
         least, most = _limits(arrow)
@@ -215,6 +217,15 @@ class FilterSchema:
                 operator = ">" if operator in (">", ">=", "=", "==") else "<="
             value = least if value < least else most
         return operator, self._value(name, value)
+
+    def _check_members(self, name: str, values: Any) -> None:
+        """Raise if a value of a list is of a type that "==" refuses.
+
+        pyarrow casts such values, or fails where it compares them with statistics.
+        """
+        if isinstance(values, (list, tuple, set, frozenset)):
+            for value in {type(each): each for each in values if each is not None}.values():
+                self._check(expression_of([(name, "==", value)], self._path, self._condition))
 
     def _value(self, name: str, value: Any) -> Any:
         """Return the value of a condition as the column's kind of value.
