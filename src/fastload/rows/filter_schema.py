@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fastload.errors import ColumnNotFoundError, FastloadError, SchemaError
+from fastload.errors import FastloadError, SchemaError
+from fastload.rows.filter_hints import ZONE, example, hint, missing_column
 from fastload.rows.predicate import Predicate, as_uint64, expression_of, is_integer, serialized
 from fastload.rows.row_hash import can_hash
 from fastload.runtime.native import core
 from fastload.schema.file_schema import group_files
-from fastload.schema.leaves import describe_not_found
 from fastload.source.hive import find_keys
 from fastload.source.tables.table import arrow_schema, type_at
 
@@ -41,32 +41,6 @@ _DIGITS = {
     pa.uint32(): 10,
     pa.uint64(): 20,
 }
-# The two types that pyarrow can't compare, without their parameters.
-_UNEQUAL = re.compile(
-    r"(?:input types \(|of values set: )(\w+)(?:\[[^]]*\]|\([^)]*\))?(?:, | vs )"
-    r"(\w+)(?:\[[^]]*\]|\([^)]*\))?\)?$"
-)
-_SIDES = 2  # of a comparison
-_ZONE = "give the value a time zone if the column has one, such as datetime.timezone.utc, else none"
-_MIXED = (
-    "; compare strings with a str, numbers with a number, bools with True or False, and dates and "
-    "times with those of datetime"
-)
-_BY_NUMBER = {
-    "__row__": "this is no column. To choose rows by number, pass limit= and offset=, or call "
-    "dataset.take(numbers), or give a DataLoader torch.utils.data.Subset(dataset.by_index(), "
-    "numbers)",
-    "__file__": "this is no column. To choose files, pass their paths as source",
-}
-_TEXT = ("string", "large_string", "string_view")
-_TIMES = ("time32", "time64")
-# What an Expression's text has besides names of columns: fields of structs, and strings.
-_NO_COLUMN = re.compile(r'FieldRef\.Nested\((?:FieldRef\.\w+\([^)]*\) ?)*\)|"[^"]*"')
-_LISTS = ("list<", "large_list<", "fixed_size_list<", "map<")
-_OF_ELEMENTS = (
-    "filters compare no elements of lists and maps: let a function choose the rows, and pass their "
-    "numbers to torch.utils.data.Subset(dataset.by_index(), numbers)"
-)
 _NAME = re.compile(r"FieldRef\.Name\(([^)]*)\)")
 
 
@@ -250,7 +224,7 @@ class FilterSchema:
             parsed = _parsed(values, arrow)
         except pa.ArrowException:
             raise ValueError(
-                f'Expected text for {arrow} in filters such as "{_example(arrow)}", got '
+                f'Expected text for {arrow} in filters such as "{example(arrow)}", got '
                 f"{value!r} - at {self.path}, column `{name}`"
             ) from None
         return parsed if listed else parsed[0]
@@ -268,7 +242,7 @@ class FilterSchema:
             line = str(error).partition("\n")[0].strip()
             if line.startswith("Precision is not great enough"):
                 line += "; write an integer to compare with a decimal as decimal.Decimal(...)"
-            line += self._hint(filters, line)
+            line += hint(filters, line, self.arrow)
             if line.startswith("No match for"):
                 names = _NAME.findall(line.partition(" in ")[0])
                 raise self._missing(".".join(names), "filters") from None
@@ -276,30 +250,6 @@ class FilterSchema:
                 f"Expected filters that fit the columns' types, got {filters}: {line} - at "
                 f"{self.path}"
             ) from None
-
-    def _hint(self, filters: Any, line: str) -> str:
-        """Return what to write instead, for an error about types that are not compared."""
-        if line.count("timestamp[") == _SIDES and line.count("tz=") == 1:
-            return f"; {_ZONE}"
-        if "no kernel matching input types" in line and any(kind in line for kind in _LISTS):
-            return f"; {_OF_ELEMENTS}"
-        found = _UNEQUAL.search(line)
-        if found is None:
-            return ""
-        text, (left, right) = _NO_COLUMN.sub("", str(filters)), found.groups()
-        for kind, other in ((left, right), (right, left)):
-            named = [
-                field
-                for field in self.arrow
-                if _kind(field.type) == kind
-                and re.search(rf"(?<!\w){re.escape(field.name)}(?!\w)", text)
-            ]
-            if named:
-                column = f"a column of {named[0].type}"
-                if len(named) == 1:
-                    column = f"`{named[0].name}`, {column},"
-                return f"; compare {column} with {_comparable(kind, named[0].type, other)}"
-        return _MIXED
 
     def _check_time_zones(self, filters: Any) -> None:
         """Raise if timestamps with and without a time zone are compared.
@@ -317,7 +267,7 @@ class FilterSchema:
             if line.startswith("Cannot compare timestamp"):
                 raise SchemaError(
                     f"Expected filters that fit the columns' types, got {filters}: {line}; "
-                    f"{_ZONE} - at {self.path}"
+                    f"{ZONE} - at {self.path}"
                 ) from None
 
     def _missing(self, name: str, argument: str) -> Exception:
@@ -326,29 +276,7 @@ class FilterSchema:
                 f"Expected one column `{name}` of types that promote to a common one for "
                 f"{argument}, got {self.refused[name]}"
             )
-        place = f"{self.path}, {argument}"
-        if argument == "filters" and (advice := _BY_NUMBER.get(name)):
-            return ColumnNotFoundError(
-                f"Expected a column of the files, got `{name}`: {advice} - at {place}"
-            )
-        path = tuple(name.split("."))
-        parents = [path[:count] for count in range(1, len(path))]
-        for parent in parents:
-            if _is_list(type_at(self.arrow, parent)):
-                return SchemaError(
-                    f"Expected columns with one value in a row for {argument}, got `{name}`, of "
-                    f"which the rows of `{'.'.join(parent)}` have several; {_OF_ELEMENTS} - at "
-                    f"{self.path}"
-                )
-        known = [*self.arrow.names, *_fields_below(self.arrow)]
-        message = describe_not_found(name, known, f"{self.path}, {argument}")
-        if type_at(self.arrow, path) is not None:
-            message = (
-                f"Expected a column of the files, got `{name}`: write "
-                f"pyarrow.compute.field{path} for a field of a struct in an "
-                f"Expression - at {self.path}, {argument}"
-            )
-        return ColumnNotFoundError(message)
+        return missing_column(name, argument, self.arrow, self.path)
 
 
 def _parsed(values: Sequence[Any], arrow: Any) -> Any:
@@ -363,61 +291,6 @@ def _parsed(values: Sequence[Any], arrow: Any) -> Any:
     # Arrow parses timestamps, and no times of day.
     moments = pc.binary_join_element_wise("1970-01-01", text, "T")
     return moments.cast(pa.timestamp(arrow.unit)).cast(arrow)
-
-
-def _example(arrow: Any) -> str:
-    """Return text for a date, time or timestamp."""
-    if pa.types.is_time(arrow):
-        return "12:00:00"
-    if pa.types.is_date(arrow):
-        return "2024-01-31"
-    return "2024-01-31T12:00:00" if arrow.tz is None else "2024-01-31T12:00:00Z"
-
-
-def _kind(arrow: Any) -> str:
-    """Return the name that pyarrow's errors have for a type, without its parameters."""
-    stored = arrow.value_type if pa.types.is_dictionary(arrow) else arrow
-    return re.split(r"[\[(<]", str(stored), maxsplit=1)[0]
-
-
-def _comparable(kind: str, arrow: Any, other: str) -> str:
-    """Return what columns of a type are compared with, where they are not compared with another."""
-    if kind in _TEXT:
-        if not other.startswith(("date", "time")):
-            return "a str"
-        day = "2024-01-31" if other.startswith("date") else "2024-01-31 12:00:00"
-        return f'a str as the column has it, such as "{day}" (a Hive key of dates is text)'
-    if kind == "bool":
-        return "True or False"
-    if kind.startswith(("int", "uint", "halffloat", "float", "double", "decimal")):
-        return "a number"
-    if kind.startswith(("date", "time")):
-        name = "date" if kind.startswith("date") else "time" if kind in _TIMES else "datetime"
-        return (
-            f"a datetime.{name}, or in a condition (column, operator, value) with text such as "
-            f'"{_example(arrow)}"'
-        )
-    return "a datetime.timedelta" if kind == "duration" else "a value of this type"
-
-
-def _is_list(arrow: Any) -> bool:
-    """Return whether a row of a type has several values; False for None."""
-    checks = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
-    return arrow is not None and (pa.types.is_map(arrow) or any(check(arrow) for check in checks))
-
-
-def _fields_below(fields: Any, prefix: str = "") -> list[str]:
-    """Return the dotted names of the fields of structs, at every depth."""
-    return [
-        name
-        for field in fields
-        if pa.types.is_struct(field.type)
-        for below in field.type
-        for name in (
-            f"{prefix}{field.name}.{below.name}",
-            *_fields_below([below], f"{prefix}{field.name}."),
-        )
-    ]
 
 
 def _limits(arrow: Any) -> tuple[int, int]:
