@@ -173,6 +173,14 @@ def test_a_world_that_does_not_divide_the_slices_is_refused(tmp_path):
         next(iter(dataset))
 
 
+def test_progress_on_ranks_that_do_not_divide_the_slices_is_refused(tmp_path):
+    pq.write_table(pa.table({"id": range(24)}), tmp_path / "0.parquet")
+    dataset = FastParquetDataset(tmp_path, global_batch_size=4, canonical_ranks=4)
+    state = {**dataset.state_dict(), "progress": [[2, 1, 1], [5, 1, 2]]}
+    with pytest.raises(ValueError, match=r"state .* divides canonical_ranks=4, got .* 5 ranks"):
+        dataset.load_state_dict(state)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -62,6 +62,8 @@ _LISTED_LEGS = 32
 # The most characters of a state's text about versions.
 _MOST_VERSION = 500
 _MOST_COUNT = (1 << 63) - 1
+# The most worker processes of all ranks together; a plan has a few numbers for each.
+_MOST_WORKERS = 1 << 20
 # The most bytes of legs that a state may expand to.
 _MOST_BYTES = 1 << 20
 
@@ -190,7 +192,7 @@ def decode_position(
                 "stands for another order of rows: resume with the fastload that saved the state, "
                 "or begin the epoch again"
             )
-        progress = tuple(Leg(*map(counted, leg)) for leg in _decode_legs(state["progress"]))
+        progress = tuple(_leg(*map(counted, leg)) for leg in _decode_legs(state["progress"]))
         *saved_by, taken = state.get("worker", (None, 0))
         seeds = tuple(map(_whole, state.get("seeds", ())))
         seed, epoch = _whole(state["seed"]), _whole(state["epoch"])
@@ -293,6 +295,11 @@ def _place_hint(state: object, error: object) -> str:
         return ": this state is one of a dataset, and a mix continues a state of a mix"
     if "progress" in state:
         return ""
+    if "_snapshot" in state:  # of one without worker processes, the loop below finds the state
+        return (
+            ": this is the state of a StatefulDataLoader with worker processes: load it into one, "
+            "with the same num_workers; state_dict(after=batch) of the dataset serves any number"
+        )
     for key, value in state.items():
         if isinstance(value, Mapping) and "progress" in value:
             return f": the state lies under {key!r}"
@@ -323,6 +330,16 @@ def _decode_legs(encoded: Any) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError, zlib.error) as error:
         raise TypeError(f"expected compressed progress, got {error!r}") from error
+
+
+def _leg(world: int, workers: int, delivered: int) -> Leg:
+    leg = Leg(world, workers, delivered)
+    if leg.world * leg.workers > _MOST_WORKERS:
+        raise TypeError(
+            f"expected at most {_MOST_WORKERS} workers of all ranks in the progress, got {world} "
+            f"ranks of {workers} workers"
+        )
+    return leg
 
 
 def _whole(value: object) -> int:

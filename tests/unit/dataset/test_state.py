@@ -29,7 +29,7 @@ SOURCE = SimpleNamespace(
 OPTIONS = Options(batch_size=10, shuffle=True, seed=5)
 ALL = Predicate()
 
-legs = st.builds(Leg, st.integers(1, 10**6), st.integers(1, 999), st.integers(0, 10**12))
+legs = st.builds(Leg, st.integers(1, 10**4), st.integers(1, 99), st.integers(0, 10**12))
 positions = st.builds(
     Position,
     st.integers(-(2**63), 2**64 - 1),
@@ -90,6 +90,22 @@ def test_compressed_progress_that_is_none(data, encode):
     state = encode_state(SOURCE, OPTIONS, ALL, Position(5, 0, ()))
     state["progress"] = base64.b85encode(encode(data)).decode()
     with pytest.raises(ValueError, match=r"Expected a state made by state_dict\(\)"):
+        decode_state(state, SOURCE, OPTIONS, ALL)
+
+
+@pytest.mark.parametrize("leg", [[1, 10**9, 1], [10**9, 1, 1], [2**62, 2**62, 0]])
+def test_progress_of_more_workers_than_there_can_be(leg):
+    state = encode_state(SOURCE, OPTIONS, ALL, Position(5, 0, ()))
+    state["progress"] = [leg]
+    with pytest.raises(
+        ValueError, match=r"made by state_dict\(\), .* 1048576 workers of all ranks"
+    ):
+        decode_state(state, SOURCE, OPTIONS, ALL)
+
+
+def test_the_state_of_a_loader_with_worker_processes_is_named():
+    state = {"_snapshot": {"_snapshot_step": 1}, "_iterator_finished": False}
+    with pytest.raises(ValueError, match=r"StatefulDataLoader with worker processes: load it into"):
         decode_state(state, SOURCE, OPTIONS, ALL)
 
 

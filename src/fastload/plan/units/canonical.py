@@ -174,6 +174,12 @@ class CanonicalUnits(Units):
 
     def check(self, at: Position) -> None:
         """Raise a ValueError if the units can't have made the progress of a position."""
+        for leg in at.progress:
+            if self._slices % leg.world:
+                raise ValueError(
+                    "Expected a state of runs whose number of ranks divides canonical_ranks="
+                    f"{self._slices}, got progress on {leg.world} ranks"
+                )
         super().check(_of_all_ranks(at))
 
     def read_plan(self, at: Position, mine: Share, *, stripe_rows: int, ramp: bool) -> ReadPlan:
