@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -67,7 +68,8 @@ class LeafType:
     tensor_order: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        text = str(self.arrow)
+        # `resolve` reads all decimals as decimal256, whatever the files store.
+        text = re.sub(r"^decimal\d+", "decimal", str(self.arrow))
         for size in reversed(self.list_sizes):
             text = f"fixed_size_list<{text}>[{size}]" if size else f"list<{text}>"
         return text

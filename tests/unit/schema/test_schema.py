@@ -192,7 +192,7 @@ def test_fill(tmp_path: Path, spec: Column, fill: bytes | None) -> None:
         (Column("s", fill=b"x"), TypeError, "str as fill, got b'x' - at column `s`"),
         (Column("s", fill=0), TypeError, "str as fill, got 0"),
         (Column("s", dtype=torch.int64), SchemaError, "no dtype for a column of type string"),
-        (Column("d", dtype=torch.bool), SchemaError, "a float or integer dtype for .* decimal"),
+        (Column("d", dtype=torch.bool), SchemaError, r"dtype for .* type decimal\(9, 2\)"),
         (Stack(["i", "s"]), SchemaError, "numeric columns in Stack `x`, got string .* `s`"),
     ],
 )
