@@ -87,8 +87,9 @@ def outputs_of(
     Raises:
         KeyError: the table lacks a column.
         TypeError: the fill of a column, or of one that a struct or map holds, is of another kind
-            than the column's values.
-        ValueError: a column has nulls, and neither `columns` nor `rule` says what they become.
+            than the column's values; or a column of `Pad` or `Fixed` holds no lists of numbers.
+        ValueError: a column has nulls, and neither `columns` nor `rule` says what they become; or
+            a list of `Fixed` has another length.
     """
     rule = rule or NullRule()
     leaves = leaves_of(table)
@@ -169,7 +170,15 @@ def _column(
     elements = spec.elements if isinstance(spec, (Pad, Fixed)) else spec
     any_nan = isinstance(elements, Column) and elements.dtype is not None
     rows = _rows(leaf, elements, rule, varying=lists)
-    assert not lists or isinstance(rows, Ragged), f"Expected lists - at `{leaf.name}`"
+    of_numbers = (
+        isinstance(rows, Ragged) and not rows.kind and isinstance(rows.values, torch.Tensor)
+    )
+    if lists and not of_numbers:
+        levels = "list of " * len(leaf.levels)
+        raise TypeError(
+            f"Expected one level of lists of numbers for {type(spec).__name__}, got "
+            f"{levels}{leaf.values.type} - at column `{leaf.name}`"
+        )
     if isinstance(spec, Pad) and isinstance(rows, Ragged):
         yield output, ArrowOutput(_padded(rows, spec), any_nan)
         lengths = rows.offsets.diff().clamp(max=spec.length)
@@ -179,7 +188,12 @@ def _column(
             mask = Pad("*", spec.length, value=False, side=spec.side, keep=spec.keep)
             yield f"{output}__mask", ArrowOutput(_padded(ones, mask))
     elif isinstance(spec, Fixed) and isinstance(rows, Ragged):
-        assert bool((rows.offsets.diff()[torch.from_numpy(leaf.valid)] == spec.size).all())
+        lengths = rows.offsets.diff()[torch.from_numpy(leaf.valid)]
+        for length in lengths[lengths != spec.size].tolist():
+            raise ValueError(
+                f"Expected lists of {spec.size} elements, got one of {length} - at column "
+                f"`{leaf.name}`"
+            )
         fill = _fill(leaf, elements, rows.dtype, rule)
         yield output, ArrowOutput(_padded(rows, Pad("*", spec.size, value=fill or 0)), any_nan)
     else:

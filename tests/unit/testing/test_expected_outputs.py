@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 import torch
 
-from fastload import Codes, Column, Hash, Pad, Ragged, Stack
+from fastload import Codes, Column, Fixed, Hash, Pad, Ragged, Stack
 from fastload.runtime import _core
 from fastload.testing.expected_numbers import cast
 from fastload.testing.expected_outputs import outputs_of
@@ -164,6 +164,27 @@ def test_a_fill_of_another_kind_than_the_values_names_its_column():
                         ("a", "a number as fill, got 'a' - at column `m.value`")):  # fmt: skip
         with pytest.raises(TypeError, match=match):
             outputs_of(table, {"out": Column("m", fill=fill)})
+
+
+@pytest.mark.parametrize("spec", [Pad("x", 2), Fixed("x", 2)])
+@pytest.mark.parametrize(
+    ("values", "got"),
+    [
+        ([1], "got int64"),
+        (["a"], "got string"),
+        ([["a"]], "got list of string"),
+        ([[[1]]], "got list of list of int64"),
+    ],
+)
+def test_pad_and_fixed_of_other_columns_than_lists_of_numbers(spec, values, got):
+    with pytest.raises(TypeError, match=f"{type(spec).__name__}, {got} - at column `x`"):
+        outputs_of(pa.table({"x": values}), [spec])
+
+
+def test_fixed_of_lists_of_other_lengths():
+    table = pa.table({"x": [[1, 2], None, [3]]})
+    with pytest.raises(ValueError, match="lists of 2 elements, got one of 1 - at column `x`"):
+        outputs_of(table, [Fixed("x", 2)])
 
 
 def test_pad_and_stack():
