@@ -235,6 +235,10 @@ class Resumable(IterableDataset[_Item_co]):
             )
         elif (running := self._pass) is not None:  # another thread may begin a pass
             position = running.mark.position
+            if (loaded := self._loaded) is not None and running.untouched:
+                # Not the epoch after a finished one: StatefulDataLoader says beside the state that
+                # the epoch is finished, and so begins two passes if the state is loaded again.
+                position = loaded.position
         else:
             position = self._epochs.next.position
         return self._encoded(position)
