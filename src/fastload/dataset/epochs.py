@@ -121,13 +121,15 @@ class EpochCell:
     def give(self, order: PassStart) -> None:
         """Let the next pass follow an order."""
         self._leave()
-        with self._record.changed() as document:
-            newest = document["newest"] = document["newest"] + 1
+
+        def add(document: dict[str, Any]) -> int:
+            newest: int = document["newest"] + 1
             orders = {**document["next"], str(newest): order}
             document["next"] = _last(orders, _KEPT_ORDERS)
-            document["by_worker"] = False
-            document["latest"] = None
-        self._born["newest"] = newest
+            document.update(newest=newest, by_worker=False, latest=None)
+            return newest
+
+        self._born["newest"] = self._record.change(add)
 
     def weigh(
         self, weights: str, values: NDArray[np.floating], in_use: Collection[str] = ()
@@ -144,8 +146,7 @@ class EpochCell:
             self._arrays = SharedArrays()
         if self._starts or os.getpid() != self._owner:
             self._arrays.put(weights, values, {*in_use, *self.weights_in_use})
-        with self._record.changed() as document:
-            document["weights"] = weights
+        self._record.change(lambda document: document.update(weights=weights))
         self._born["weights"] = weights
 
     @property
@@ -213,10 +214,13 @@ class EpochCell:
         self._leave()
         again, following = PassStart(start), PassStart(_following(start))
         before, after = (again, following) if counts else (following, again)
-        with self._record.changed() as document:
+
+        def replace_order(document: dict[str, Any]) -> None:
             orders, number = document["next"], self._follows
             if number in orders and _decoded(orders[number]) == before:
                 orders[number] = after
+
+        self._record.change(replace_order)
 
     def begin(
         self, finished: Callable[[Position], bool], own: Position | None = None
@@ -233,7 +237,8 @@ class EpochCell:
         self._leave()
         by_worker = os.getpid() != self._owner
         name = self._name_of_pass() if by_worker else ""
-        with self._record.changed() as document:
+
+        def join(document: dict[str, Any]) -> tuple[PassStart, Position]:
             passes, orders = document["passes"], document["next"]
             number = self._order_of_pass(document) if by_worker else str(document["newest"])
             order = PassStart(own) if own else _decoded(passes.get(name, orders[number]))
@@ -252,6 +257,8 @@ class EpochCell:
                 passes[name] = PassStart(replace(start, taken=0), stays=True)
                 document["passes"] = _last(passes, _KEPT_PASSES)
             return order, start
+
+        return self._record.change(join)
 
     def _name_of_pass(self) -> str:
         worker = get_worker_info()

@@ -50,12 +50,15 @@ class SkipReport:
         if (file, row_group) in self._reported:
             return
         cause = _cause(error, path, row_group)
-        with self._record.changed() as document:
+
+        def added(document: dict[str, Any]) -> bool:
             entries = document["entries"]
-            known = any(entry[:2] == [file, row_group] for entry in entries)
             first = not entries
-            if not known:
+            if not any(entry[:2] == [file, row_group] for entry in entries):
                 entries.append([file, row_group, cause if len(entries) < _MOST_CAUSES else ""])
+            return first
+
+        first = self._record.change(added)
         self._reported.add((file, row_group))
         if first:
             warn(

@@ -7,19 +7,20 @@ import json
 import os
 import threading
 import weakref
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from fastload.runtime.platform import anonymous_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection
 
     from numpy.typing import NDArray
 
 __all__ = ["SharedArrays", "SharedRecord"]
+
+_Result = TypeVar("_Result")
 
 # A record lock belongs to a process, so the threads of a process take turns with this lock.
 _threads = threading.Lock()
@@ -81,45 +82,49 @@ class SharedRecord:
 
     def read(self) -> dict[str, Any]:
         """Return the document as the last process left it. The caller must not change it."""
-        with self.reading() as document:
-            return document
+        return self.look(lambda document: document)
 
-    @contextmanager
-    def reading(self) -> Iterator[dict[str, Any]]:
-        """Yield the document; others can neither read nor change it until the block ends."""
+    def look(self, look: Callable[[dict[str, Any]], _Result]) -> _Result:
+        """Return what `look` makes of the document; others can neither read nor change it then."""
         with _threads:
             if self._private is not None:
-                yield self._private
-                return
-            with self._locked():
-                yield self._read()
+                return look(self._private)
+            return self._locked(lambda: look(self._read()))
 
-    @contextmanager
-    def changed(self) -> Iterator[dict[str, Any]]:
-        """Yield the document to be changed; others can't read it until it is written back.
+    def change(self, change: Callable[[dict[str, Any]], _Result]) -> _Result:
+        """Call `change`, which changes the document; others can't read it until it is written back.
 
-        If the block raises an exception, nothing changes. The block may change a private document
-        and the dicts in it, but no lists.
+        Functions and not blocks of `with`, whose beginning Ctrl-C can end between the lock and the
+        block: the lock would then be held as long as the traceback lives.
+
+        Args:
+            change: called with the document. It may change a private document and the dicts in
+                it, but no lists. If it raises an exception, nothing changes.
+
+        Returns:
+            What `change` returns.
         """
         with _threads:
             if (given := self._private) is not None:
                 private = {k: dict(v) if isinstance(v, dict) else v for k, v in given.items()}
-                yield private
+                result = change(private)
                 self._private = private
-                return
-            with self._locked():
-                document = self._read()
-                yield document
-                self._write(document)
+                return result
+            return self._locked(lambda: self._written(change))
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Hold the lock of the kernel; the caller holds the lock of this process's threads."""
-        fcntl.lockf(self.fd, fcntl.LOCK_EX)
+    def _locked(self, work: Callable[[], _Result]) -> _Result:
+        """Call `work` with the lock of the kernel; the caller holds that of this process."""
         try:
-            yield
+            fcntl.lockf(self.fd, fcntl.LOCK_EX)
+            return work()
         finally:
             fcntl.lockf(self.fd, fcntl.LOCK_UN)
+
+    def _written(self, change: Callable[[dict[str, Any]], _Result]) -> _Result:
+        document = self._read()
+        result = change(document)
+        self._write(document)
+        return result
 
     def _read(self) -> dict[str, Any]:
         document: dict[str, Any] = json.loads(os.pread(self.fd, os.fstat(self.fd).st_size, 0))
@@ -163,12 +168,12 @@ class SharedArrays:
         Raises:
             OSError: there is no memory for the array, which is then not written.
         """
-        # Names are dropped before their memory is given back or used again: a writer that dies
-        # leaves no name of an array that is cut off or half overwritten.
-        with self._record.changed() as document:
+
+        def drop(document: dict[str, Any]) -> None:
             for other in document.keys() - {name, *keep}:
                 del document[other]
-        with self._record.changed() as document:
+
+        def add(document: dict[str, Any]) -> None:
             end = max((start + length for start, length, _ in document.values()), default=0)
             os.truncate(self._file, end)
             if name in document:
@@ -180,13 +185,19 @@ class SharedArrays:
                 done += os.pwrite(self._file, view[done:], start + done)
             document[name] = [start, array.nbytes, array.dtype.str]
 
+        # Names are dropped before their memory is given back or used again: a writer that dies
+        # leaves no name of an array that is cut off or half overwritten.
+        self._record.change(drop)
+        self._record.change(add)
+
     def get(self, name: str) -> NDArray[Any] | None:
         """Return a copy of an array, or None if there is no array of this name.
 
         Raises:
             OSError: the memory of the array is cut off.
         """
-        with self._record.reading() as document:
+
+        def copy(document: dict[str, Any]) -> NDArray[Any] | None:
             if name not in document:
                 return None
             start, length, dtype = document[name]
@@ -198,6 +209,8 @@ class SharedArrays:
                     raise OSError(f"Expected {length} bytes of shared weights `{name}`, got {done}")
                 done += read
             return array
+
+        return self._record.look(copy)
 
 
 def _gap(taken: Collection[list[Any]], length: int) -> int:

@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 import multiprocessing
+import sys
+import threading
+from itertools import count
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from fastload.runtime.shared_record import SharedRecord
 
+if TYPE_CHECKING:
+    from types import FrameType
+
 
 def _count(record: SharedRecord, times: int) -> None:
+    def add(document: dict[str, Any]) -> None:
+        document["counts"]["all"] += 1
+
     for _ in range(times):
-        with record.changed() as document:
-            document["counts"]["all"] += 1
+        record.change(add)
 
 
 @pytest.mark.parametrize("private", [False, True])
 def test_a_change_that_fails_changes_nothing(private: bool) -> None:
     record = SharedRecord.of({"counts": {"all": 1}}, private=private)
 
-    def change() -> None:
-        with record.changed() as document:
-            document["new"] = True
-            document["counts"]["all"] = 2
-            raise ValueError("no")
+    def change(document: dict[str, Any]) -> None:
+        document["new"] = True
+        document["counts"]["all"] = 2
+        raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
-        change()
+        record.change(change)
     assert record.read() == {"counts": {"all": 1}}
 
 
@@ -53,3 +61,40 @@ def test_processes_share_what_was_private_before() -> None:
         other.join()
         assert other.exitcode == 0
     assert record.read() == {"counts": {"all": 1505}}
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_ctrl_c_leaves_no_lock_behind(private: bool) -> None:
+    """Not even while the traceback, and with it every frame, is alive."""
+    record = SharedRecord.of({"counts": {"all": 0}}, private=private)
+    for event in count():
+        interrupt = _interrupted(record, event)
+        other = threading.Thread(target=_count, args=(record, 1), daemon=True)
+        other.start()
+        other.join(10)
+        assert not other.is_alive(), f"the lock is held after event {event}"
+        if interrupt is None:
+            assert event > 3
+            return
+
+
+def _interrupted(record: SharedRecord, event: int) -> KeyboardInterrupt | None:
+    """Change the record with Ctrl-C at an event; None if there is no such event.
+
+    Python looks for Ctrl-C where its functions begin, and after the calls of C functions.
+    """
+    events = count()
+
+    def profile(_frame: FrameType, name: str, _argument: object) -> None:
+        if name != "c_call" and next(events) == event:
+            raise KeyboardInterrupt
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        _count(record, 1)
+    except KeyboardInterrupt as interrupt:
+        return interrupt
+    finally:
+        sys.setprofile(before)
+    return None
