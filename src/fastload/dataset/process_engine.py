@@ -247,6 +247,7 @@ class ProcessEngine:
             prefetch=self.prefetch,
             row_group_rows=self.source.most_row_group_rows,
             fixed_stripes=self.fixed_stripes,
+            slices=self.options.canonical_ranks or 1,
         )
 
     @property

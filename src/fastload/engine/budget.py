@@ -33,6 +33,11 @@ _FEW_FETCH_BYTES = 64 * _MIB
 # very small budgets give less.
 _LEAST_FETCH_BYTES = _MIB
 _LEAST_FETCH_SHARE = 16
+# Two open windows leave the threads idle where the consumer takes the last batches of one while the
+# other is ready; small windows end often. So there are up to so many where all together take little
+# of the budget, or no more than what canonical slices have room for.
+_SMALL_WINDOWS = 4
+_SMALL_SHARE = 64
 # A consumer that keeps no batches still holds one while it asks for the next. Where strings vary
 # in length, each of the two may be twice as large as the average batch.
 _LEAST_LENT_BATCHES = 4
@@ -52,7 +57,8 @@ class Budget:
             fixed size become, since a footer counts such a list as one value.
         threads: threads of the core; reduced if there is no memory for the scratch of all threads.
         stripe_rows: rows of one window without shuffle, a multiple of the batch size.
-        open_windows: the number of windows whose memory is allocated at a time.
+        open_windows: the number of windows whose memory is allocated at a time; each has rows of
+            all `slices`.
         window_bytes: decoded bytes of all open windows.
         staged_bytes: the part of `window_bytes` for values (strings, lists) that are kept outside
             of the batches until the sizes of the batches are known.
@@ -63,6 +69,7 @@ class Budget:
             consumer holds no more than `least_lent_bytes`; memory that the consumer holds beyond
             that is taken from the kept pages.
         least_lent_bytes: the part of `lend_bytes` that kept pages never take.
+        slices: number of canonical slices that share a window; 1 = none.
     """
 
     memory_bytes: int
@@ -76,6 +83,15 @@ class Budget:
     lend_bytes: int
     kept_bytes: int = 0
     least_lent_bytes: int = 0
+    slices: int = 1
+
+    def open_windows_of(self, lanes: int) -> int:
+        """Return how many windows of `lanes` slices may be open at a time.
+
+        A rank that delivers fewer than all slices has room for more windows of each.
+        """
+        of_slice = self.open_windows * self.slices // lanes
+        return max(self.open_windows, min(_SMALL_WINDOWS, of_slice)) * lanes
 
 
 def resolve_window(shuffle_window: int | None, row_bytes: int) -> int:
@@ -106,6 +122,7 @@ def divide_budget(
     row_group_rows: int = 0,
     fixed_stripes: bool = False,
     once: bool = False,
+    slices: int = 1,
 ) -> Budget:
     """Divide `memory_budget` bytes.
 
@@ -125,6 +142,7 @@ def divide_budget(
         fixed_stripes: stripe_rows does not depend on the budget, threads and prefetch.
         once: no other epoch follows in stored order, so memory for one epoch's rows is enough, and
             no pages are kept.
+        slices: number of canonical slices, whose windows `shuffle_window` divides; 1 = none.
 
     Returns:
         The limits of the pipeline.
@@ -189,6 +207,7 @@ def divide_budget(
         lend_bytes=lend_bytes,
         kept_bytes=0 if once or kept_bytes < _LEAST_KEPT_BYTES else kept_bytes,
         least_lent_bytes=least_lent,
+        slices=1 if shuffle_window is None else slices,
     )
 
 
@@ -301,6 +320,12 @@ def _windows(
                 break
             open_windows += 1
             needed += rows * held
+    while (
+        open_windows < min(windows, _SMALL_WINDOWS)
+        and needed + rows * held <= memory_budget // _SMALL_SHARE
+    ):
+        open_windows += 1
+        needed += rows * held
     # An epoch of one window leaves the threads idle until its last batch is handed out, unless the
     # budget has room for the window of the next epoch, beside the scratch of all threads.
     all_scratch = max(1, threads) * scratch

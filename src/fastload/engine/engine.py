@@ -251,7 +251,7 @@ class Engine:
                 copies=plan.copies,
                 piece_copies=plan.piece_copies,
             ),
-            open_windows=self.budget.open_windows * plan.lanes,
+            open_windows=self.budget.open_windows_of(plan.lanes),
             fetch_bytes=self.budget.fetch_bytes,
             segment_bytes=self.budget.segment_bytes,
             request_bytes=self._request_bytes,

@@ -271,6 +271,29 @@ def test_windows_have_work_for_all_threads(units, threads, shuffle_window):
     assert 2 <= tight.open_windows <= parts.open_windows
 
 
+@pytest.mark.parametrize(("window", "windows"), [(2**12, 4), (2**16, 4), (80_000, 3), (2**17, 2)])
+def test_small_windows_are_four_where_these_take_little(window, windows):
+    dataset = {**SHUFFLED, "shuffle_window": window, "row_bytes": 200, "staged_row_bytes": 0}
+    parts = divide_budget(parse_bytes("4GB"), **dataset, threads=2)
+    assert parts.open_windows == windows
+    if windows > 2:
+        assert parts.window_bytes <= parse_bytes("4GB") // 64
+
+
+@pytest.mark.parametrize(("lanes", "windows"), [(1, 4), (8, 32), (32, 128), (48, 96), (64, 128)])
+def test_slices_have_more_windows_where_the_rank_delivers_few_of_them(lanes, windows):
+    parts = divide_budget(parse_bytes("4GB"), **SHUFFLED, threads=2, slices=64)
+    assert parts.open_windows_of(lanes) == windows
+    # A window of a slice has a 64th of the rows.
+    assert windows <= parts.open_windows * 64
+
+
+def test_slices_in_order_have_as_many_windows_as_one():
+    dataset = {**SHUFFLED, "shuffle_window": None}
+    parts = divide_budget(parse_bytes("64MB"), **dataset, threads=2, slices=64)
+    assert parts.open_windows_of(8) == parts.open_windows * 8
+
+
 @pytest.mark.timeout(10)
 @pytest.mark.parametrize(
     "options", [{"prefetch": 2**63 - 1}, {"threads": 10**9}, {"threads": 2**31}]
