@@ -1,7 +1,8 @@
-"""Other ways to pack documents of Parquet files: by hand with NumPy, with TRL and with Grain.
+"""Other ways to pack documents of Parquet files: by hand with NumPy, and with other libraries.
 
 A packer takes files, the tokens of a row and the rows of a batch. A packer yields for each batch a
-tensor (R, T), and for each row the tokens of its documents in turn.
+tensor (R, T), and for each row the tokens of its documents in turn. Tokens of documents are above
+zero, and no other numbers are.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ _Batches = Iterator[tuple[torch.Tensor, list[list[int]]]]
 Packer: TypeAlias = "Callable[[Sequence[Path], int, int], _Batches]"
 # Bins that Grain keeps open.
 _GRAIN_BINS = 512
+# Documents of one read of LanceDB.
+_LANCEDB_ROWS = 1024
 
 
 def _lists(paths: Sequence[Path]) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -123,8 +126,36 @@ def grain_best_fit(paths: Sequence[Path], length: int, batch_rows: int) -> _Batc
         yield torch.from_numpy(batch["input_ids"]), sizes
 
 
+def lancedb_stream(paths: Sequence[Path], length: int, batch_rows: int) -> _Batches:
+    """Cut the stream of all documents, with a separator between them, by LanceDB.
+
+    The first call copies the files to a table of LanceDB.
+    """
+    import lancedb
+    from lancedb.streaming import StreamingDataset
+
+    database = lancedb.connect(paths[0].parent / "lancedb")
+    if "documents" not in database.list_tables().tables:
+        database.create_table("documents", pq.read_table(list(paths), columns=["input_ids"]))
+    _, offsets = _lists(paths)
+    dataset = StreamingDataset(
+        database.open_table("documents"),
+        columns=["input_ids"],
+        read_batch_size=_LANCEDB_ROWS,
+        pack_sequences=length,
+        eos_id=0,
+        pad_id=-1,
+        # Room for a separator behind each document; what is beyond the blocks would be left out.
+        blocks_per_epoch=-(-int(offsets[-1] + len(offsets) - 1) // length),
+    )
+    for batch in torch.utils.data.DataLoader(dataset, batch_size=batch_rows):
+        tokens = batch["input_ids"]
+        yield tokens, [[count] for count in (tokens > 0).sum(1).tolist()]
+
+
 PEERS: dict[str, Packer] = {
     "TRL, best fit": trl_best_fit,
     "Grain, best fit": grain_best_fit,
+    "LanceDB, stream": lancedb_stream,
 }
 """Packers of other libraries."""
