@@ -29,7 +29,11 @@ SOURCE = SimpleNamespace(
 OPTIONS = Options(batch_size=10, shuffle=True, seed=5)
 ALL = Predicate()
 
-legs = st.builds(Leg, st.integers(1, 10**4), st.integers(1, 99), st.integers(0, 10**12))
+legs = st.integers(1, 10**6).flatmap(
+    lambda world: st.builds(
+        Leg, st.just(world), st.integers(1, min(999, 2**20 // world)), st.integers(0, 10**12)
+    )
+)
 positions = st.builds(
     Position,
     st.integers(-(2**63), 2**64 - 1),
