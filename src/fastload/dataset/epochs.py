@@ -115,7 +115,7 @@ class EpochCell:
 
     def __init__(self, position: Position) -> None:
         first = {"0": PassStart(position)}
-        latest = {"latest": None, "workers": None, "weights": position.weights}
+        latest = {"latest": None, "begun": "", "workers": None, "weights": position.weights}
         self._become_owner({"newest": 0, "next": first, **latest})
 
     def give(self, order: PassStart) -> None:
@@ -126,7 +126,7 @@ class EpochCell:
             newest: int = document["newest"] + 1
             orders = {**document["next"], str(newest): order}
             document["next"] = _last(orders, _KEPT_ORDERS)
-            document.update(newest=newest, by_worker=False, latest=None)
+            document.update(newest=newest, begun="", latest=None)
             return newest
 
         self._born["newest"] = self._record.change(add)
@@ -187,7 +187,7 @@ class EpochCell:
     def begun_by_worker(self) -> bool:
         """True if a worker process began the latest pass."""
         self._leave()
-        return bool(self._record.read()["by_worker"])
+        return bool(self._record.read()["begun"])
 
     @property
     def latest(self) -> tuple[Position | None, int | None]:
@@ -217,7 +217,8 @@ class EpochCell:
 
         def replace_order(document: dict[str, Any]) -> None:
             orders, number = document["next"], self._follows
-            if number in orders and _decoded(orders[number]) == before:
+            latest = document["begun"] == self._begun
+            if latest and number in orders and _decoded(orders[number]) == before:
                 orders[number] = after
 
         self._record.change(replace_order)
@@ -236,7 +237,7 @@ class EpochCell:
         """
         self._leave()
         by_worker = os.getpid() != self._owner
-        name = self._name_of_pass() if by_worker else ""
+        name = self._begun = self._name_of_pass() if by_worker else ""
 
         def join(document: dict[str, Any]) -> tuple[PassStart, Position]:
             passes, orders = document["passes"], document["next"]
@@ -250,8 +251,8 @@ class EpochCell:
             weights = (self._born if first else document)["weights"]
             start = _weighed(own or resolved(order, finished), weights)
             orders[number] = PassStart(_following(start))
-            document["by_worker"] = by_worker
             document["latest"] = PassStart(start)
+            document["begun"] = name
             document["workers"] = info.num_workers if (info := get_worker_info()) else 0
             if by_worker:
                 passes[name] = PassStart(replace(start, taken=0), stays=True)
@@ -274,7 +275,7 @@ class EpochCell:
     def _become_owner(self, document: dict[str, Any]) -> None:
         # This cell counts the starts of processes anew, so its passes have the names that passes of
         # another cell had.
-        document = {**document, "passes": {}, "by_worker": False}
+        document = {**document, "passes": {}, "begun": ""}
         record = SharedRecord.of(document, _encoded, private=True)
         # Shared memory for weights must exist before a worker starts.
         arrays = SharedArrays() if document["weights"] else None
@@ -290,6 +291,7 @@ class EpochCell:
         self.beginning = threading.RLock()
         self._passes = 0
         self._follows = ""  # the number of the order that the latest pass of this process follows
+        self._begun = ""  # the name of that pass
         self._starts: Counter[int] = Counter()  # started processes, by thread
         self._births: dict[int, dict[str, Any]] = {}  # values at a process's birth, by thread
         _register(self)

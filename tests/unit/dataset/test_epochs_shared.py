@@ -1,5 +1,6 @@
 """Passes and epochs, as several workers of several loaders see them."""
 
+import contextlib
 import copy
 import os
 import pickle
@@ -48,11 +49,20 @@ class Workers:
             self._cells.append(worker)
 
     def begin(self, worker, own=None):
+        with self._as(worker) as cell:
+            return cell.begin(never, own)[1]
+
+    def count(self, worker, start, counts):
+        with self._as(worker) as cell:
+            cell.count(start, counts=counts)
+
+    @contextlib.contextmanager
+    def _as(self, worker):
         with self._monkeypatch.context() as patch:
             patch.setattr(
                 epochs, "get_worker_info", lambda: SimpleNamespace(id=worker, num_workers=3)
             )
-            return self._cells[worker].begin(never, own)[1]
+            yield self._cells[worker]
 
     def epochs(self, *order):
         return [self.begin(worker).epoch for worker in order or range(len(self._cells))]
@@ -130,6 +140,19 @@ def test_late_worker_takes_no_order_given_meanwhile(cell, workers):
     assert second.epochs() == [7] * 3
     assert first.epochs(0) == [0]
     assert first.epochs() == [8] * 3
+
+
+def test_a_pass_that_fails_takes_no_epoch(workers):
+    loader = workers()
+    for _ in range(2):
+        starts = [loader.begin(worker) for worker in range(3)]
+        assert starts == [Position(0, 0, ())] * 3
+        loader.count(0, starts[0], counts=False)
+    assert loader.begin(1).epoch == 0
+    # Worker 0, asked once more, fails again while worker 1 has begun the next pass.
+    loader.count(0, starts[0], counts=False)
+    assert loader.epochs(0, 2) == [0, 0]
+    assert loader.epochs() == [1] * 3
 
 
 def test_loaders_at_the_same_time(workers):
