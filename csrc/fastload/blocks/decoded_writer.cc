@@ -34,8 +34,7 @@ constexpr int32_t kBufferAlignment = 64;
 constexpr std::array<uint8_t, kBufferAlignment> kZeros{};
 
 Status WriteError(int error) {
-  return MakeError(ErrorKind::kStorage, "Expected to write to the cache, got: " +
-                                            std::generic_category().message(error));
+  return MakeError(ErrorKind::kStorage, std::generic_category().message(error));
 }
 
 // Returns the array with buffers padded to multiples of kBufferAlignment bytes, which

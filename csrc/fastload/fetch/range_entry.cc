@@ -157,8 +157,7 @@ void MakeDirectories(const std::string& directory) {
 }
 
 Status WriteError(const RangeEntry& entry, int error) {
-  return At(MakeError(ErrorKind::kStorage, "Expected to write to the cache, got: " +
-                                               std::generic_category().message(error)),
+  return At(MakeError(ErrorKind::kStorage, std::generic_category().message(error)),
             Location{.file = entry.directory});
 }
 

@@ -75,7 +75,6 @@ class CacheTier:
 
     def give_up(self, cause: str, *, raises: bool = False) -> None:
         """Stop writing entries in this process, and warn once; see `tell_once` for `raises`."""
-        cause = cause.removeprefix("Expected to write to the cache, got: ")  # the core's words
         with self._lock:
             warned, self.writes = not self.writes, False
             if not warned:
