@@ -73,7 +73,8 @@ def test_an_epoch_is_read_once_ahead_or_not(path):
 
 
 @pytest.mark.parametrize(
-    ("limit", "window", "batches_of_steps"), [(ROWS, WINDOW, 6), (ROWS, ROWS, 6), (200, WINDOW, 1)]
+    ("limit", "window", "batches_of_steps"),
+    [(ROWS, WINDOW, 6), (ROWS, ROWS, 6), (200, WINDOW, 1), (ROWS, 100, 1)],
 )
 def test_no_batch_waits_for_all_of_it(path, monkeypatch, limit, window, batches_of_steps):
     """The next pass is begun in steps, where batches are left to share them."""

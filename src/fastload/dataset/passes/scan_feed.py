@@ -29,8 +29,8 @@ _UNMARKED = (
     'Other rows replace its rows, and so come more than once (uneven="pad" marks such repeats in '
     "`__valid__`)"
 )
-# A pass of so few batches prepares the next pass at once. A longer pass takes one step after each
-# batch, so that no batch waits for all steps.
+# If so few batches are left once the last window is open, all steps towards the next pass are taken
+# at once. Otherwise one step is taken after each batch, so that no batch waits for all steps.
 _FEW_BATCHES = 8
 
 
@@ -59,7 +59,8 @@ class ScanFeed:
         self.engine = engine
         self.on_opened: Callable[[core.Scan | None], bool] | None = None
         self._done = False  # on_opened has no step left
-        self._few = batches <= _FEW_BATCHES
+        self._few: bool | None = None  # few batches were left once the last window was open
+        self._left = batches
         self._held: core.LentBatch | None = None  # a batch whose call ended in an error
         self._tensors: list[torch.Tensor | None] = []  # what was taken from it
         self._made: Batch | None = None  # the same, once its tensors are made
@@ -91,6 +92,7 @@ class ScanFeed:
             if lent is None:
                 return None
             self._held = lent
+            self._left -= 1
         batch, copied = self.engine.batch_of(lent, mark, self._tensors)
         self._made = batch
         self._held = lent = None
@@ -100,6 +102,8 @@ class ScanFeed:
             self._on_copy()
         on_opened = self.on_opened  # another thread may close the feed
         if on_opened is not None and not self._done and self._scan.opened_all:
+            if self._few is None:
+                self._few = self._left < _FEW_BATCHES
             self._done = on_opened(self._scan)
             while self._few and not self._done:
                 self._done = on_opened(self._scan)
