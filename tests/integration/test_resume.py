@@ -145,6 +145,18 @@ def test_same_epoch_after_its_end_yields_nothing(path):
         assert ids_of(dataset) == next_epoch
 
 
+def test_end_of_an_epoch_that_was_set_before_the_load_yields_nothing(path):
+    state, next_epoch = finished_state(path)
+    with dataset_of(path) as dataset:
+        dataset.set_epoch(6)
+        dataset.load_state_dict(state)
+        assert ids_of(dataset) == []
+        assert ids_of(dataset) == next_epoch
+        # A pass has begun since set_epoch.
+        dataset.load_state_dict(state)
+        assert ids_of(dataset) == next_epoch
+
+
 def middle_state(path, **options):
     with dataset_of(path, **options) as dataset:
         dataset.set_epoch(2)

@@ -142,6 +142,36 @@ def test_stateful_data_loader(path, workers, persistent):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
+def test_stateful_data_loader_in_a_loop_over_epochs(path, workers):
+    """A loop that begins with the epoch of the state delivers each epoch once."""
+    loader = stateful(path, workers)
+    states, epochs = [], [[], [], []]
+    for epoch in (0, 1, 2):
+        loader.dataset.set_epoch(epoch)
+        for batch in loader:
+            epochs[epoch].append(batch.clone())
+            if epoch == 1:
+                states.append(loader.state_dict())
+        if epoch == 1:
+            finished = loader.state_dict()
+    # The last two states were saved after the last batch, before and after the loop over batches.
+    ends = [(16, states[15])]
+    if not workers:
+        ends.append((16, finished))
+    for delivered, state in ((1, states[0]), (15, states[14]), *ends):
+        resumed = stateful(path, workers)
+        resumed.load_state_dict(state)
+        resumed.dataset.set_epoch(1)
+        assert_same_batches(resumed, epochs[1][delivered:])
+        resumed.dataset.set_epoch(2)
+        assert_same_batches(resumed, epochs[2])
+    resumed = stateful(path, workers)
+    resumed.load_state_dict(finished)
+    resumed.dataset.set_epoch(2)
+    assert_same_batches(resumed, epochs[2])
+
+
+@pytest.mark.parametrize("workers", [0, 2])
 def test_stateful_data_loader_resumed_again_and_again(path, workers):
     loader = stateful(path, workers)
     whole = [[batch.clone() for batch in loader] for _ in range(2)]

@@ -76,6 +76,7 @@ class Resumable(IterableDataset[_Item_co]):
         self._epochs = EpochCell(first)
         self._loaded: PassStart | None = None  # order of the running pass, if loaded
         self._own: Position | None = None  # loaded by this worker for itself alone
+        self._epoch_set: int | None = None  # by set_epoch, since the latest pass began
         self._closed = False
         self._pass: EpochIterator | None = None
         self._consuming_s = 0.0
@@ -181,6 +182,7 @@ class Resumable(IterableDataset[_Item_co]):
         if not self._yields_rows:
             refuse_second_batching(self)
         refuse_second_split(self, lambda: self._resolved_rank().world)
+        self._epoch_set = epoch
         loaded = self._epochs.next.position
         self._loaded = None
         if loaded.progress and loaded.epoch == epoch:
@@ -247,7 +249,9 @@ class Resumable(IterableDataset[_Item_co]):
         """Let the next iter() continue after the last batch delivered in `state`.
 
         The number of ranks may differ from the number that saved the state. The seed is that of the
-        state from now on.
+        state from now on. A state of a finished epoch continues with the next epoch, unless
+        `set_epoch`, before or after the load, names the epoch of the state: then the next pass is
+        empty.
 
         Args:
             state: the result of `state_dict`.
@@ -265,7 +269,10 @@ class Resumable(IterableDataset[_Item_co]):
             self._own = position
             return
         self._loaded = None
-        self._give(PassStart(position))
+        # StatefulDataLoader loads a state in iter(), which a loop over epochs calls after
+        # set_epoch: the epoch of a state that leaves no batch is then over, as if set_epoch came
+        # after the load.
+        self._give(PassStart(position, stays=position.epoch == self._epoch_set))
 
     def rows_of(
         self, step: int | range, rank: int | None = None, *, num_workers: int | None = None
@@ -452,7 +459,7 @@ class Resumable(IterableDataset[_Item_co]):
             self._epochs.give(self._loaded)
         order, start = self._epochs.begin(self._is_finished, self._own)
         self._loaded = order if here and order.position.progress else None
-        self._own = None
+        self._own = self._epoch_set = None
         return start
 
     def _end_pass(self, cause: str, advice: str) -> None:
