@@ -468,6 +468,17 @@ def test_a_world_that_does_not_divide_the_slices_is_refused(tmp_path):
         next(iter(fastload.mix({"a": dataset})))
 
 
+def test_progress_on_ranks_that_do_not_divide_the_slices_is_refused(tmp_path):
+    token_sources(tmp_path)
+    dataset = FastParquetDataset(
+        f"{tmp_path}/tokens.parquet", columns=["id"], global_batch_size=12, canonical_ranks=4
+    )
+    mixed = fastload.mix({"a": dataset})
+    state = {**mixed.state_dict(), "progress": [[3, 1, 1], [2, 1, 1]]}
+    with pytest.raises(ValueError, match=r"state .* divides canonical_ranks=4, got .* 3 ranks"):
+        mixed.load_state_dict(state)
+
+
 def test_ranks_that_differ(paths, monkeypatch):
     with pytest.raises(ValueError, match="got uneven='keep' and 2 ranks - at source `a`"):
         mix_of(paths, uneven="keep", rank=0, world_size=2)

@@ -22,6 +22,7 @@ from fastload.plan.mix.mixture import Mixture
 from fastload.plan.options import expect_at_least
 from fastload.plan.position import Position
 from fastload.plan.skipped_steps import skipped_steps
+from fastload.plan.units.canonical import check_ranks
 from fastload.runtime.hints import hinted_function, no_attribute
 from fastload.runtime.tracing import untraced
 from fastload.runtime.units import counted
@@ -350,8 +351,10 @@ class MixedDataset(Resumable[Batch]):
             source.check_identity(saved)
         if len(position.seeds) != len(self._of):
             raise no_state(state, f"{len(position.seeds)} seeds of {len(self._of)} sources")
-        # `mix_batches` raises if this mix cannot have made the progress.
+        # These raise if this mix cannot have made the progress.
         mixture = self._mixture.at(position)
+        if mixture.canonical_ranks is not None:
+            check_ranks(mixture.canonical_ranks, position.progress)
         world = position.progress[-1].world if position.progress else 1
         mix_batches(mixture, position.epoch, position.progress, world)
         return position, own

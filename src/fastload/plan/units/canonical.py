@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CanonicalUnits",
+    "check_ranks",
     "merged_ranks",
     "row_units",
     "slice_options",
@@ -89,6 +90,16 @@ def step_of_all_ranks(step: StepOfLeg) -> StepOfLeg:
     """
     legs = merged_ranks(step.before)
     return step_of_leg(legs, 1, step.workers, step.first + step.number)
+
+
+def check_ranks(slices: int, progress: Iterable[Leg]) -> None:
+    """Raise a ValueError if a leg has a number of ranks that does not divide the slices."""
+    for leg in progress:
+        if slices % leg.world:
+            raise ValueError(
+                "Expected a state of runs whose number of ranks divides canonical_ranks="
+                f"{slices}, got progress on {leg.world} ranks"
+            )
 
 
 def row_units(row_groups: RowGroups, options: Options, permute: Permute = permutation) -> Units:
@@ -174,12 +185,7 @@ class CanonicalUnits(Units):
 
     def check(self, at: Position) -> None:
         """Raise a ValueError if the units can't have made the progress of a position."""
-        for leg in at.progress:
-            if self._slices % leg.world:
-                raise ValueError(
-                    "Expected a state of runs whose number of ranks divides canonical_ranks="
-                    f"{self._slices}, got progress on {leg.world} ranks"
-                )
+        check_ranks(self._slices, at.progress)
         super().check(_of_all_ranks(at))
 
     def read_plan(self, at: Position, mine: Share, *, stripe_rows: int, ramp: bool) -> ReadPlan:
