@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from fastload import Cache, DevicePrefetcher, FastParquetDataset, Pack, TokenBudget, mix
-from fastload.errors import CacheError
+from fastload.errors import CacheError, NullValueError
 from fastload.runtime.native import core
 from fastload.testing import assert_ranks_agree, assert_resumes_exactly, assert_same_batches
 from support.stored_dataset import served
@@ -353,6 +353,28 @@ def test_users_checks_of_their_datasets_hold(path, make):
 
 def test_ranks_agree_on_packed_rows(path):
     assert_ranks_agree(lambda **rank: packed(path, shuffle=True, shuffle_window=60, **rank))
+
+
+def test_a_null_list_is_told_with_what_pack_takes(tmp_path):
+    documents, other = str(tmp_path / "documents.parquet"), str(tmp_path / "other.parquet")
+    pq.write_table(pa.table({"t": [[1, 2], None, [3]]}), documents)
+    pq.write_table(pa.table({"other": [[1, 2]]}), other)
+    advice = r'; with Pack, fill= or nulls="zero"\) - at .*'
+    for files, place in (([documents], "row 1$"), ([documents, other], "no value for column `t`$")):
+        with pytest.raises(NullValueError, match=f"{advice}{place}"):
+            FastParquetDataset(files, pack=Pack("t", 4), batch_size=1)
+
+
+def test_a_list_along_of_another_length_is_told_with_its_row(tmp_path):
+    path = tmp_path / "documents.parquet"
+    tokens, labels = [[1]] * 100, [[1]] * 100
+    labels[77] = [1, 2]
+    table = pa.table({"t": tokens, "l": labels, "number": range(100)})
+    pq.write_table(table, path, row_group_size=40)
+    for filters in (None, ("number", ">", 75)):
+        dataset = packed(path, filters=filters)
+        with pytest.raises(ValueError, match=r"list of 1 elements, .* got 2 - at .* `l`, row 77$"):
+            list(dataset)
 
 
 @pytest.mark.parametrize("make", [packed, budgeted])

@@ -164,12 +164,17 @@ Status WindowTask::CheckSegments(const Part& part) const {
       before -= window_->pieces[p].stop - window_->pieces[p].start;
     }
     const Piece& piece = window_->pieces[p];
+    SelectedRows stored(BitsOf(*source_, *window_, piece));
+    stored.Skip(piece.start + before);
+    Location location = LocationOf(0, piece, -1);
+    location.row =
+        stored.row() + source_->FirstRow(static_cast<int32_t>(piece.file),
+                                         static_cast<int32_t>(piece.row_group));
     return At(MakeError(ErrorKind::kValue,
                         "Expected a list of " + std::to_string(segment.length) +
                             " elements, as long as the list that is packed, got " +
-                            std::to_string(length) + " in selected row " +
-                            std::to_string(piece.start + before) + " of the row group"),
-              LocationOf(0, piece, -1));
+                            std::to_string(length)),
+              location);
   }
   return Status::OK();
 }

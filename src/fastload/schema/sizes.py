@@ -143,4 +143,6 @@ def _describe_nulls(nulls: Mapping[ColumnPlan, str], *, stacked: bool) -> str:
     if names:
         advice += f", and the same for {', '.join(f'`{name}`' for name in names)}"
     advice += '; for all columns at once pass nulls="zero" or nulls="mask" to the dataset'
+    if first.depth:
+        advice += '; with Pack, fill= or nulls="zero"'
     return f"Expected no nulls, got some ({advice}) - at {nulls[first]}"

@@ -181,7 +181,8 @@ Status ListAssembler::NoElement(int level, int definition) {
     return AtValue(
         MakeError(ErrorKind::kNullValue,
                   "Expected no null list, got one (write fill= or valid=True for "
-                  "this column, or nulls=\"zero\" or \"mask\" for all)"),
+                  "this column, or nulls=\"zero\" or \"mask\" for all; with Pack, "
+                  "fill= or nulls=\"zero\")"),
         at_);
   }
   if (level <= depth_) return Status::OK();

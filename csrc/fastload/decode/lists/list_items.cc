@@ -14,7 +14,8 @@ namespace fastload {
 Status NullElement() {
   return MakeError(ErrorKind::kNullValue,
                    "Expected no null, got one (write fill= or valid=True for this "
-                   "column, or nulls=\"zero\" or \"mask\" for all)");
+                   "column, or nulls=\"zero\" or \"mask\" for all; with Pack, "
+                   "fill= or nulls=\"zero\")");
 }
 
 Status FixedItems::Append(int64_t n) {

@@ -45,7 +45,7 @@ TEST(NestedReaderErrors, NullsWithoutFillAreErrors) {
   EXPECT_EQ(KindOf(element), ErrorKind::kNullValue);
   EXPECT_EQ(element.message(),
             "Expected no null, got one (write fill= or valid=True for this column, or "
-            "nulls=\"zero\" or \"mask\" for all)");
+            "nulls=\"zero\" or \"mask\" for all; with Pack, fill= or nulls=\"zero\")");
   spec = SpecOf(nested);
   spec.null_lists = false;
   EXPECT_TRUE(ReadOnce(nested, bytes, spec, 1).ok());
@@ -53,7 +53,8 @@ TEST(NestedReaderErrors, NullsWithoutFillAreErrors) {
   EXPECT_EQ(KindOf(list), ErrorKind::kNullValue);
   EXPECT_EQ(list.message(),
             "Expected no null list, got one (write fill= or valid=True for this column, "
-            "or nulls=\"zero\" or \"mask\" for all)");
+            "or nulls=\"zero\" or \"mask\" for all; with Pack, fill= or "
+            "nulls=\"zero\")");
 }
 
 TEST(NestedReaderErrors, ListsOfAnotherSizeAreErrors) {
