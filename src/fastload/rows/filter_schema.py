@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as pads
+from pyarrow.fs import LocalFileSystem
 
 from fastload.errors import FastloadError, SchemaError
 from fastload.rows.filter_hints import ZONE, example, hint, missing_column
@@ -75,7 +77,7 @@ class FilterSchema:
             arrow = key.infer_type() if known is None else known.type
             key.parse(arrow, source.files)
             fields[name] = pa.field(name, arrow)
-        found = [field for field in fields.values() if field is not None]
+        found = [_field_with_in(field) for field in fields.values() if field is not None]
         refused = {
             name: _describe_conflict(schemas, paths, name)
             for name, field in fields.items()
@@ -214,6 +216,8 @@ class FilterSchema:
             # Arrow gives an integer as many digits as its type has, which may be too many.
             exact = [Decimal(int(each)) if is_integer(each) else each for each in values]
             return exact if listed else exact[0]
+        if arrow is not None and pa.types.is_fixed_size_binary(arrow) and listed:
+            return _as_bytes(values, arrow.byte_width)
         if arrow is not None and pa.types.is_uint64(arrow):
             return as_uint64(value)  # Arrow compares uint64 with other integers as int64
         if arrow is None or not pa.types.is_temporal(arrow) or pa.types.is_duration(arrow):
@@ -231,13 +235,17 @@ class FilterSchema:
 
     def _check(self, filters: Any) -> None:
         self._check_time_zones(filters)
+        bound = False
         with contextlib.suppress(pa.ArrowException, TypeError, ValueError, FastloadError):
             core.bind_filter(serialized(filters), self.arrow)
-            return
-        # The core can't bind the filters, or they can't be serialized. Arrow's evaluation of an
-        # empty table raises an error that says why, if the filters don't fit.
+            bound = True
         try:
-            self.arrow.empty_table().filter(filters)
+            if bound:
+                self._compare_members(filters)
+            else:
+                # The core can't bind the filters, or they can't be serialized. Arrow's evaluation
+                # of an empty table raises an error that says why, if the filters don't fit.
+                self.arrow.empty_table().filter(filters)
         except (pa.ArrowException, TypeError) as error:
             line = str(error).partition("\n")[0].strip()
             if line.startswith("Precision is not great enough"):
@@ -270,6 +278,23 @@ class FilterSchema:
                     f"{ZONE} - at {self.path}"
                 ) from None
 
+    def _compare_members(self, filters: Any) -> None:
+        """Raise pyarrow's error if dates or times are to be in a list of values of another type.
+
+        pyarrow casts such values, but fails where it compares them with statistics, as here.
+        """
+        if "is_in(" not in str(filters):
+            return
+        bounds = pc.scalar(value=True)
+        for field in self.arrow:
+            if pa.types.is_temporal(field.type) and not pa.types.is_interval(field.type):
+                stored = pa.int32() if field.type.bit_width == 32 else pa.int64()
+                first, last = pa.array([0, 1], stored).cast(field.type)
+                bounds &= (pc.field(field.name) >= first) & (pc.field(field.name) <= last)
+        form, system = pads.IpcFileFormat(), LocalFileSystem()
+        fragment = form.make_fragment("bounds", system, partition_expression=bounds)
+        list(pads.FileSystemDataset([fragment], self.arrow, form, system).get_fragments(filters))
+
     def _missing(self, name: str, argument: str) -> Exception:
         if name in self.refused:
             return SchemaError(
@@ -291,6 +316,13 @@ def _parsed(values: Sequence[Any], arrow: Any) -> Any:
     # Arrow parses timestamps, and no times of day.
     moments = pc.binary_join_element_wise("1970-01-01", text, "T")
     return moments.cast(pa.timestamp(arrow.unit)).cast(arrow)
+
+
+def _as_bytes(values: list[Any], width: int) -> list[Any]:
+    """Return str as bytes if Arrow can't cast them all to values of `width` bytes."""
+    if {len(each.encode()) for each in values if isinstance(each, str)} <= {width}:
+        return values
+    return [each.encode() if isinstance(each, str) else each for each in values]
 
 
 def _limits(arrow: Any) -> tuple[int, int]:
@@ -356,13 +388,18 @@ def _wide_field(field: Any) -> Any:
     """Return a field that pyarrow unifies with decimals to a type to which pyarrow casts both.
 
     pyarrow gives an integer fewer digits than its cast asks for, and casts no decimal to float16.
-    decimal32 and decimal64 have no kernel for "in".
     """
     arrow = field.type
     if arrow in _DIGITS:
         return field.with_type(pa.decimal128(_DIGITS[arrow], 0))
     if pa.types.is_float16(arrow):
         return field.with_type(pa.float64())
+    return _field_with_in(field)
+
+
+def _field_with_in(field: Any) -> Any:
+    """Return a field for which Arrow has "in": there is no kernel for decimal32 and decimal64."""
+    arrow = field.type
     if pa.types.is_decimal(arrow) and arrow.bit_width < 128:
         return field.with_type(pa.decimal128(arrow.precision, arrow.scale))
     return field

@@ -201,7 +201,18 @@ def expression_of(
 
         return filters_to_expression(paths)
     except (ValueError, TypeError, NotImplementedError, OverflowError) as error:
-        raise ValueError(f"Expected filters in pyarrow's form, got {filters!r}: {error}") from None
+        message = f"Expected filters in pyarrow's form, got {filters!r}: {error}"
+        raise ValueError(f"{message}{_mixed_hint(paths)}") from None
+
+
+def _mixed_hint(conjunctions: Sequence[Sequence[tuple[Any, ...]]]) -> str:
+    """Return what to write instead of a list that mixes text with other values; "" if none does."""
+    for path, _, values in (condition for each in conjunctions for condition in each):
+        if isinstance(values, (list, tuple, set, frozenset)):
+            text = [isinstance(each, str) for each in values if each is not None]
+            if any(text) and not all(text):
+                return f"; write a list of values of one type for `{'.'.join(path)}`"
+    return ""
 
 
 def _stored(value: Any) -> Any:

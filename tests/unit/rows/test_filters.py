@@ -350,6 +350,7 @@ def test_errors_with_a_place_stay_what_they_are():
         ([("number", ">")], ValueError, r"\(column, operator, value\)"),
         ([("number", "~", 3)], ValueError, "an operator of filters among"),
         ([("number", "in", iter([3]))], ValueError, "can be read only once"),
+        ([("day", "in", ["2024-01-31", 5])], ValueError, "write a list of .* one type for `day`"),
         ([(3, ">", 3)], TypeError, "name of a column"),
     ],
 )
@@ -373,6 +374,8 @@ MOMENT = datetime.datetime.fromisoformat("2024-01-31")
         (("s", "==", 5), "compare `s`, a column of string, with a str - at "),
         (("s", "in", [5]), "compare `s`, a column of string, with a str - at "),
         (("t", "in", [MOMENT, 5]), "compare `t`, a column of timestamp[us], with a datetime.date"),
+        (pc.field("t").isin([5]), "`t`, a column of timestamp[us], with a datetime.datetime, or"),
+        (~pc.field("c").isin([5]), "compare `c`, a column of time64[us], with a datetime.time, or"),
         (("c", "not in", {5}), "compare `c`, a column of time64[us], with a datetime.time, or in"),
         (("b", "in", (None, 1)), "compare `b`, a column of bool, with True or False - at "),
         (("n", "in", ["1"]), "compare `n`, a column of int64, with a number - at "),
@@ -504,7 +507,14 @@ def test_structs_and_maps_of_strings_and_of_dictionaries(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "arrow", [pa.decimal128(6, 1), pa.decimal128(12, 2), pa.decimal128(38, 10)], ids=str
+    "arrow",
+    [
+        *((pa.decimal32(6, 1), pa.decimal64(12, 2)) if SMALL else ()),
+        pa.decimal128(6, 1),
+        pa.decimal128(12, 2),
+        pa.decimal128(38, 10),
+    ],
+    ids=str,
 )
 def test_decimals_are_compared_with_integers(tmp_path, arrow):
     values = [Decimal(n).scaleb(-1) for n in range(0, 400, 5)] + [None]
@@ -513,8 +523,17 @@ def test_decimals_are_compared_with_integers(tmp_path, arrow):
     assert kept(tmp_path, [("price", ">", 38)]) == [77, 78, 79]
     assert kept(tmp_path, [("price", "==", np.int64(5))]) == [10]
     assert kept(tmp_path, [("price", "in", [5, Decimal("7.5")])]) == [10, 15]
+    assert kept(tmp_path, pc.field("price").isin([Decimal("7.5")])) == [15]
     with pytest.raises(SchemaError, match=r"as decimal\.Decimal\(\.\.\.\) - at"):
         kept(tmp_path, pc.field("price") > 38)
+
+
+def test_fixed_size_binary_is_compared_with_text_of_any_length(tmp_path):
+    table = pa.table({"number": range(2), "code": pa.array([b"de", b"fr"], pa.binary(2))})
+    pq.write_table(table, tmp_path / "0.parquet")
+    assert kept(tmp_path, ("code", "in", ["fr"])) == [1]
+    assert kept(tmp_path, ("code", "in", ["fra", "de"])) == [0]
+    assert kept(tmp_path, ("code", "not in", {"fra", b"de"})) == [1]
 
 
 def test_large_integers_are_compared_as_uint64(tmp_path):
