@@ -1,4 +1,4 @@
-"""Background: a thread that computes a value before the value is needed."""
+"""BackgroundValue: a thread that computes a value before the value is needed."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-__all__ = ["Background"]
+__all__ = ["BackgroundValue"]
 
 T = TypeVar("T")
 
 
-class Background(Generic[T]):
+class BackgroundValue(Generic[T]):
     """A thread that computes a value before the value is needed, one value at a time.
 
     The thread begins with the first value, and ends with `close` or with this object. A copy, a
@@ -63,5 +63,5 @@ class Background(Generic[T]):
         if pool is not None and self._pid == os.getpid():
             pool.shutdown(wait=False)
 
-    def __reduce__(self) -> tuple[type[Background[T]], tuple[()]]:
+    def __reduce__(self) -> tuple[type[BackgroundValue[T]], tuple[()]]:
         return type(self), ()

@@ -9,11 +9,11 @@ import threading
 
 import pytest
 
-from fastload.runtime.background import Background
+from fastload.runtime.background import BackgroundValue
 
 
 def test_a_thread_computes_the_value() -> None:
-    background: Background[str] = Background()
+    background: BackgroundValue[str] = BackgroundValue()
     background.begin("a", lambda: threading.current_thread().name)
     assert background.take("b") is None
     name = background.take("a")
@@ -23,7 +23,7 @@ def test_a_thread_computes_the_value() -> None:
 
 
 def test_one_value_at_a_time() -> None:
-    background: Background[int] = Background()
+    background: BackgroundValue[int] = BackgroundValue()
     go = threading.Event()
     background.begin("a", lambda: int(go.wait(10)))
     background.begin("b", lambda: 2)
@@ -38,7 +38,7 @@ def test_one_value_at_a_time() -> None:
 
 
 def test_a_value_that_nobody_took_gives_way_to_the_next() -> None:
-    background: Background[int] = Background()
+    background: BackgroundValue[int] = BackgroundValue()
     done = threading.Event()
     background.begin("a", lambda: done.set() or 1)
     assert done.wait(10)
@@ -48,20 +48,20 @@ def test_a_value_that_nobody_took_gives_way_to_the_next() -> None:
 
 
 def test_what_the_computation_raises_is_left_to_the_caller() -> None:
-    background: Background[float] = Background()
+    background: BackgroundValue[float] = BackgroundValue()
     background.begin("a", lambda: 1 / 0)
     assert background.take("a") is None
 
 
 def test_copies_begin_without_a_value() -> None:
-    background: Background[int] = Background()
+    background: BackgroundValue[int] = BackgroundValue()
     background.begin("a", int)
     assert pickle.loads(pickle.dumps(background)).take("a") is None
     assert background.take("a") == 0
 
 
 def test_a_child_of_fork_has_a_thread_of_its_own() -> None:
-    background: Background[int] = Background()
+    background: BackgroundValue[int] = BackgroundValue()
     go = threading.Event()
     background.begin("a", lambda: int(go.wait(10)))
     child = os.fork()
@@ -79,13 +79,13 @@ def test_without_a_thread_there_is_no_value(monkeypatch: pytest.MonkeyPatch) -> 
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    background: Background[int] = Background()
+    background: BackgroundValue[int] = BackgroundValue()
     background.begin("a", int)
     assert background.take("a") is None
 
 
 def test_the_thread_ends_with_the_object() -> None:
-    background: Background[threading.Thread] = Background()
+    background: BackgroundValue[threading.Thread] = BackgroundValue()
     background.begin("a", threading.current_thread)
     thread = background.take("a")
     assert thread is not None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fastload.plan.permutation import Permute
     from fastload.plan.position import Position
     from fastload.plan.rank_split import Share
-    from fastload.plan.units.windows import Background, WindowRows
+    from fastload.plan.units.windows import FormingThread, WindowRows
 
 __all__ = ["TokenUnits", "Tokens"]
 
@@ -96,7 +96,7 @@ class TokenUnits(UnitsOfWindows[BatchedWindows]):
         limits: Tokens,
         permute: Permute,
         batch_windows: BatchWindows,
-        background: Background | None = None,
+        background: FormingThread | None = None,
     ) -> None:
         super().__init__(lengths, options, permute, background)
         self._limits = limits

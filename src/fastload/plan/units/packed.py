@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fastload.plan.position import Position
     from fastload.plan.rank_split import Share
     from fastload.plan.units.packing import Packer, Packing, Segments
-    from fastload.plan.units.windows import Background
+    from fastload.plan.units.windows import FormingThread
 
 __all__ = ["PackedUnits"]
 
@@ -57,7 +57,7 @@ class PackedUnits(UnitsOfWindows[PackedWindows]):
         packing: Packing,
         permute: Permute,
         packer: Packer,
-        background: Background | None = None,
+        background: FormingThread | None = None,
     ) -> None:
         super().__init__(lengths, options, permute, background)
         self._packing = packing

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from fastload.plan.position import Position
     from fastload.plan.sequence import RowGroups
 
-__all__ = ["Background", "Lengths", "UnitsOfWindows", "WindowRows", "Windows"]
+__all__ = ["FormingThread", "Lengths", "UnitsOfWindows", "WindowRows", "Windows"]
 
 # Third part, after seed and epoch, of the names of the random streams that order the units of a
 # window.
@@ -164,8 +164,8 @@ class Windows:
         return order, self._lengths.at(self.sequence, start, stop)
 
 
-class Background(Protocol):
-    """A thread that computes a value before the value is needed; see `runtime.background`."""
+class FormingThread(Protocol):
+    """A thread that forms units before they are needed, as `runtime.background` does."""
 
     def begin(self, name: tuple[int, int], compute: Callable[[], Any]) -> None:
         """Begin to compute the value of a name."""
@@ -193,7 +193,7 @@ class UnitsOfWindows(Units, Generic[Formed]):
         lengths: Lengths,
         options: Options,
         permute: Permute,
-        background: Background | None = None,
+        background: FormingThread | None = None,
     ) -> None:
         self._background = background
         self.options = replace(options, limit=None, offset=0)

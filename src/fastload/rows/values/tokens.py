@@ -14,7 +14,7 @@ from fastload.plan.units.packed import PackedUnits
 from fastload.plan.units.packing import Packer, Packing
 from fastload.rows.values.lengths import find_lengths
 from fastload.rows.values.row_values import place_of
-from fastload.runtime.background import Background
+from fastload.runtime.background import BackgroundValue
 from fastload.runtime.digest import digest
 from fastload.runtime.native import core
 from fastload.runtime.units import counted
@@ -128,11 +128,11 @@ def token_units(spec: Pack | TokenBudget, lengths: Lengths, options: Options) ->
     if isinstance(spec, Pack):
         packing = Packing(spec.length, spec.fit, spec.long)
         packer = Packer(core.pack_windows, core.split_window)
-        units = PackedUnits(lengths, of_slice, packing, core.permutation, packer, Background())
+        units = PackedUnits(lengths, of_slice, packing, core.permutation, packer, BackgroundValue())
     else:
         limits = Tokens(spec.tokens, spec.padded, spec.max_rows)
         ways = core.permutation, core.batch_windows
-        units = TokenUnits(lengths, of_slice, limits, *ways, Background())
+        units = TokenUnits(lengths, of_slice, limits, *ways, BackgroundValue())
     if options.canonical_ranks is None:
         return units
     return CanonicalUnits(units, options.canonical_ranks)
