@@ -8,7 +8,14 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from fastload import Column, FastParquetDataset, NullValueError, Stack
+from fastload import (
+    Codes,
+    Column,
+    ColumnNotFoundError,
+    FastParquetDataset,
+    NullValueError,
+    Stack,
+)
 
 ROWS = 3000
 WIDE = 40
@@ -287,3 +294,27 @@ def test_nulls_of_shuffled_dictionary_columns_in_a_stack(tmp_path):
         for column, of_column in enumerate(values.values()):
             expected = [of_column[row] for row in batch["__row__"].tolist()]
             assert batch["all"][:, column].tolist() == [-1 if v is None else v for v in expected]
+
+
+def test_a_column_of_the_empty_name(tmp_path):
+    pq.write_table(pa.table({"": [1, 2], "b": [3, 4]}), tmp_path / "t.parquet")
+    for columns in ([""], {"a": ""}, [Column("", "int64")]):
+        with FastParquetDataset(tmp_path / "t.parquet", columns=columns) as dataset:
+            assert [value.tolist() for value in next(iter(dataset)).values()] == [[1, 2]]
+    with FastParquetDataset(tmp_path / "t.parquet", filters=("", ">", 1)) as dataset:
+        assert next(iter(dataset))["b"].tolist() == [4]
+    pq.write_table(pa.table({"b": [3]}), tmp_path / "other.parquet")
+    with pytest.raises(ColumnNotFoundError, match="got ``"):
+        FastParquetDataset(tmp_path / "other.parquet", columns=[""])
+
+
+def test_codes_of_large_unsigned_integers(tmp_path):
+    ids = [5, 2**63, 2**64 - 1, 7, 2**63 - 1] * 200
+    for dictionary in (False, True):
+        path = tmp_path / f"{dictionary}.parquet"
+        pq.write_table(
+            pa.table({"id": pa.array(ids, pa.uint64())}), path, use_dictionary=dictionary
+        )
+        codes = Codes("id", [2**64 - 1, 2**63, 2**63 - 1, -1, 5])
+        with FastParquetDataset(path, columns=[codes], batch_size=1000) as dataset:
+            assert next(iter(dataset))["id"].tolist() == [4, 1, 0, -1, 2] * 200

@@ -97,5 +97,5 @@ def spec_of(draw, leaf):
 
 
 def codable(words):
-    """The words that a vocabulary may hold: integers only of 64 bits with a sign."""
-    return {word for word in words if not isinstance(word, int) or word < 2**63}
+    """The words that a vocabulary may hold: integers only of 64 bits."""
+    return {word for word in words if not isinstance(word, int) or word < 2**64}

@@ -369,8 +369,6 @@ def torch_dtype(dtype: DType | None) -> torch.dtype | None:
 def _check_name(owner: str, name: object) -> None:
     if not isinstance(name, str):
         raise TypeError(f"Expected a column name of {owner} to be a str, got {name!r}")
-    if not name:
-        raise ValueError(f"Expected a column name of {owner}, got an empty str")
 
 
 def check_elements(owner: str, elements: object) -> None:
@@ -476,6 +474,6 @@ def _checked_vocabulary(
         repeated, _ = Counter(values).most_common(1)[0]
         raise ValueError(f"Value {repeated!r} is used twice in vocabulary of Codes")
     if kind is int:
-        _check_int("values of vocabulary of Codes", min(values), -(2**63), 2**63 - 1)
-        _check_int("values of vocabulary of Codes", max(values), -(2**63), 2**63 - 1)
+        _check_int("values of vocabulary of Codes", min(values), -(2**63), 2**64 - 1)
+        _check_int("values of vocabulary of Codes", max(values), -(2**63), 2**64 - 1)
     return values
