@@ -118,6 +118,8 @@ def packed_rows(batches: Iterable[Any]) -> Iterator[Packed]:
 def expect_all(rows: Iterable[Packed], source: Sequence[Path], name: str, *, whole: bool) -> None:
     """Raise unless the rows hold each document, or with whole=False each token, once.
 
+    A row's documents must be as long, together, as the row has tokens.
+
     Args:
         rows: the packed rows.
         source: the files.
@@ -129,7 +131,13 @@ def expect_all(rows: Iterable[Packed], source: Sequence[Path], name: str, *, who
     for tokens, lengths in rows:
         for row, sizes in zip(tokens.numpy(), lengths, strict=True):
             row = row.astype(np.int32)
-            counts += np.bincount(row[row > 0], minlength=_VOCABULARY)
+            of_row = row[row > 0]
+            if sum(sizes) != len(of_row):
+                raise AssertionError(
+                    f"Expected documents of {len(of_row)} tokens in a row, got {sum(sizes)} from "
+                    f"{name}"
+                )
+            counts += np.bincount(of_row, minlength=_VOCABULARY)
             if whole:
                 parts = np.split(row[: sum(sizes)], np.cumsum(sizes)[:-1])
                 found.update(part.tobytes() for part in parts)
