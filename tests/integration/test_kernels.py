@@ -360,6 +360,19 @@ def test_kernels_are_functions_and_have_an_identity():
     assert digest(len) == digests[0]
 
 
+def test_the_identity_is_that_of_the_compiled_code():
+    scope = {"factor": 2}
+    exec("def fn(x, out):\n    out[:] = x * factor", scope)
+    step = kernel("x", {"y": "int64"})(scope["fn"])
+    before = code_digest(step)
+    step.code((Argument("x", "int64"),))
+    scope["factor"] = 3
+    assert code_digest(step) == before  # the machine code still multiplies by 2
+    other = code_digest(kernel("x", {"y": "int64"})(scope["fn"]))
+    step.code((Argument("x", "int32"),))
+    assert len({before, other, code_digest(step)}) == 3
+
+
 def test_machine_code_is_kept_on_disk(tmp_path, monkeypatch):
     """Not if that is damaged, or some constant is another one."""
     scope = {"factor": 2}

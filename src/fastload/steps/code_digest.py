@@ -14,6 +14,7 @@ code reads from files or the environment, and state behind functions written in 
 
 from __future__ import annotations
 
+import builtins
 import collections
 import contextlib
 import dis
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["code_digest", "is_held", "numba_version"]
 
+_PLAIN = (bool, int, float, str, bytes)
 _CONTAINERS = (tuple, list, dict, set, frozenset, collections.deque)
 _BY_TEXT = (complex, range, type(...), type(None), np.dtype, torch.dtype, torch.device)
 _PLAIN_ARRAYS = (np.ndarray, np.memmap, torch.Tensor)
@@ -104,7 +106,7 @@ class _Digest:
             value: the value.
             where: the code or object that refers to the value, for messages.
         """
-        if type(value) in (bool, int, float, str, bytes):
+        if type(value) in _PLAIN:
             self.add(type(value).__name__, _scalar(value))
         elif isinstance(value, _BY_TEXT):
             self.add(type(value).__name__, repr(value))
@@ -375,10 +377,39 @@ def _parts(value: Any) -> tuple[Any, ...] | None:
         parts = ("member", value.name, type(value))
     elif hasattr(value, "py_func"):  # of numba
         options = dict(getattr(value, "targetoptions", {}))
-        parts = ("compiled", numba_version(), value.py_func, options)
+        parts = ("compiled", numba_version(), value.py_func, options, _frozen(value))
     elif hasattr(value, "__wrapped__"):
         parts = ("wrapped", value.__wrapped__)
     return parts
+
+
+def _frozen(value: Any) -> list[tuple[str, str, Any]]:
+    """Return what a function of numba was compiled with, and its names mean no longer.
+
+    numba reads globals and closures when it compiles a function for some types of arguments, and
+    this machine code stays as it is. A list has the types, the name and the value.
+    """
+    code = value.py_func.__code__
+    cells = dict(zip(code.co_freevars, value.py_func.__closure__ or (), strict=True))
+    frozen = []
+    for signature, made in [*getattr(value, "overloads", {}).items()]:
+        # What numba has read from its own cache has no blocks.
+        blocks = getattr(getattr(made, "type_annotation", None), "blocks", {})
+        one: Any
+        for one in (
+            getattr(line, "value", None) for block in blocks.values() for line in block.body
+        ):
+            kind = type(one).__name__
+            if kind == "FreeVar" and one.name in cells:
+                now = cells[one.name].cell_contents
+            elif kind == "Global" and one.name in code.co_names:
+                now = value.py_func.__globals__.get(one.name, vars(builtins).get(one.name))
+            else:
+                continue
+            plain = type(now) is type(one.value) and type(now) in _PLAIN
+            if now is not one.value and not (plain and repr(now) == repr(one.value)):
+                frozen.append((str(signature), one.name, one.value))
+    return frozen
 
 
 def _is_of_every_class(name: str, attribute: object) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
@@ -53,6 +54,7 @@ class Kernel:
         self.random = random
         self.version = version
         self._codes: dict[tuple[Argument, ...], KernelCode] = {}
+        self._digests: dict[tuple[Argument, ...], str] = {}  # of the code when it was compiled
 
     def __call__(self, *arrays: Any) -> Any:
         """Call the function in Python, on arrays; nothing is compiled."""
@@ -76,9 +78,18 @@ class Kernel:
     def code_digest(self) -> str:
         """Return what names the kernel's code and arrays, as `code_digest` does for functions.
 
+        What counts is the code as it was compiled, for each type of inputs: the machine code keeps
+        the values that globals had then.
+
         Raises:
             TypeError: the code refers to an object that has no digest, and `version` is None.
         """
+        compiled = {*self._digests.values()}
+        if len(compiled) > 1:
+            return digest(repr(sorted(self._digests.items())))
+        return compiled.pop() if compiled else self._digest_now()
+
+    def _digest_now(self) -> str:
         # A version stands for all of the code, as it does for functions.
         by = numba_version() if self.version is None else ""
         what = (code_digest(self.fn, self.version), by, self.inputs, self.outputs, self.random)
@@ -99,6 +110,8 @@ class Kernel:
             # numba is imported only here, so that programs without kernels don't wait for it.
             from fastload.steps.kernel_code import compiled
 
+            with contextlib.suppress(TypeError):
+                self._digests[key] = self._digest_now()
             self._codes[key] = compiled(self, key)
         return self._codes[key]
 

@@ -337,6 +337,29 @@ def test_functions_of_numba_count_by_their_code():
     assert code_digest(numba.njit(scaled)) in digests
 
 
+def test_functions_of_numba_count_by_the_values_that_they_were_compiled_with():
+    numba = pytest.importorskip("numba")
+    scope = {"__name__": "made"}
+    exec("def inner(x): return x * scale\ndef outer(x): return inner(x) + len((x,))", scope)
+    plain, inner = numba.njit(scope["outer"]), scope["inner"]
+    digests = []
+    for scale in (2.5, 3.5):
+        scope.update(scale=scale, inner=numba.njit(inner))
+        digests.append(code_digest(plain))
+    scope.update(scale=2.5, inner=numba.njit(inner))
+    assert plain(1) == 3.5
+    scope["scale"] = float("2.5")  # equal, and another object
+    assert code_digest(plain) == digests[0] != digests[1]
+    scope["scale"] = 3.5
+    assert plain(1) == 3.5  # numba has compiled it
+    digests.append(code_digest(plain))
+    scope["inner"] = numba.njit(inner)
+    assert plain(1) == 3.5
+    digests.append(code_digest(plain))
+    assert len({*digests}) == 4
+    assert code_digest(numba.njit(scope["outer"])) == digests[1]
+
+
 def test_the_version_of_numba_counts_for_what_numba_compiles(monkeypatch):
     numba = pytest.importorskip("numba")
 

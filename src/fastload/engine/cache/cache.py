@@ -90,7 +90,6 @@ class DecodedCache:
         padded: bool,
         provenance: bool,
     ) -> None:
-        self._code = code_of(steps.preprocess, cache.version)
         self._cache = cache
         self._store = BlockStore(cache)
         self._source = source
@@ -105,6 +104,7 @@ class DecodedCache:
         self._making = plan_kernels(
             self._made_by, projection.outputs, extra_outputs(provenance=origins, padded=False)
         )
+        self._code = code_of(steps.preprocess, cache.version)  # as the kernels are compiled by now
         self._plan: BlockPlan | None = None
         self._refused = False
         self._cause = ""
