@@ -136,7 +136,7 @@ def check_arguments(arguments: Mapping[str, object]) -> None:
     """
     for name, kind in _TYPES.items():
         value = arguments[name]
-        if value is not None and type(value) is not kind:
+        if type(value) is not kind and (value is not None or name in _NUMBERS):
             raise TypeError(f"Expected {name} as {kind.__name__}, got {value!r}")
     batch_size = arguments["batch_size"]
     if not (batch_size is None or type(batch_size) is int or isinstance(batch_size, TokenBudget)):
@@ -271,6 +271,7 @@ _TYPES: dict[str, type] = {
     **dict.fromkeys(("threads", "prefetch", "offset"), int),
     **dict.fromkeys(("shuffle", "drop_last", "provenance"), bool),
 }
+_NUMBERS = ("seed", "prefetch", "offset")  # whose None would mean nothing
 _CHOICES: dict[str, tuple[object, ...]] = {
     "pin_memory": (True, False, "auto"),
     "on_error": ("raise", "skip"),

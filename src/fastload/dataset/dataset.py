@@ -810,7 +810,9 @@ class FastParquetDataset(Resumable[_Item_co]):
             batches = "single rows"
         else:
             batches = f"of {counted(self._batch_size, 'row')}"
-        return Description(self.files, self.num_rows, batches, self._options, self._steps)
+        seed = self._epochs.next.position.seed  # perhaps that of a loaded state
+        options = replace(self._options, seed=seed)
+        return Description(self.files, self.num_rows, batches, options, self._steps)
 
     @property
     def _known_schema(self) -> Schema:

@@ -134,6 +134,15 @@ def test_print_of_a_dataset_reads_like_a_table(path):
     assert str(dataset.schema).splitlines()[:2] == ["Schema of 5 outputs", "  id    int64    (B,)"]
 
 
+def test_print_of_a_dataset_names_the_seed_of_the_loaded_state(path):
+    one, other = (
+        FastParquetDataset(path, columns=["id"], shuffle=True, seed=seed) for seed in (3, 4)
+    )
+    other.load_state_dict(one.state_dict())
+    assert str(other) == str(one)
+    assert "seed 3" in other._repr_html_()
+
+
 def test_html_escapes_names_and_values(tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"<b>": ["<i>x</i>"] * 20}), path)
@@ -253,9 +262,12 @@ def test_columns_in_the_forms_that_users_write(path):
         ({"exclude": ["id", "flag", "x", "word", "tags", "user"]}, "names all"),
         ({"nulls": "drop"}, "'raise', 'zero' or 'mask'"),
         ({"columns": {"x": 3}}, "dtype, list of names"),
+        ({"seed": None}, "Expected seed as int, got None"),
+        ({"prefetch": None}, "Expected prefetch as int, got None"),
+        ({"offset": None}, "Expected offset as int, got None"),
     ],
 )
-def test_wrong_columns_are_refused_with_a_sentence(path, arguments, message):
+def test_wrong_arguments_are_refused_with_a_sentence(path, arguments, message):
     with pytest.raises((TypeError, ValueError, KeyError), match=message):
         FastParquetDataset(path, **arguments)
 
