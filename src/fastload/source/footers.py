@@ -7,14 +7,15 @@ import os
 import stat
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from fastload.errors import SourceChangedError, SourceNotFoundError, StorageError
 from fastload.runtime.native import core
 from fastload.runtime.progress import ProgressLine
+from fastload.source.files import SourceFile
 from fastload.source.footer_cache import FooterCache, FooterKey
 from fastload.source.footer_pack import NewFooter
+from fastload.source.hive import keys_of
 from fastload.source.stores.hub.hub_paths import HUB, without_commit
 from fastload.source.stores.raw_tier import has_version
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from fastload.source.stores.client import StoreClient
     from fastload.source.stores.stores import Stores
 
-__all__ = ["ReadFooter", "read_footers"]
+__all__ = ["read_footers"]
 
 # Most footers are smaller than this. Reading too much costs less than a second request.
 _TAIL_BYTES = 64 << 10
@@ -67,27 +68,8 @@ class _Version(NamedTuple):
         return cls(status.st_size, status.st_mtime_ns, status.st_ino, status.st_ctime_ns)
 
 
-@dataclass(frozen=True, slots=True)
-class ReadFooter:
-    """A footer, with the size and time of its file when the footer was read.
-
-    Attributes:
-        footer: the footer.
-        size: bytes of the file.
-        mtime_ns: modification time of a local file, in ns since 1970; -1 for a file of a store.
-        digest: 16 bytes, the digest of the footer's bytes.
-        inode: inode of a local file; 0 for a file of a store.
-    """
-
-    footer: core.Footer
-    size: int
-    mtime_ns: int
-    digest: bytes
-    inode: int
-
-
-def read_footers(found: Sequence[FoundFile], storage: Stores) -> list[ReadFooter]:
-    """Return the footers of files, in order, from the cache on disk or from the files.
+def read_footers(found: Sequence[FoundFile], storage: Stores) -> list[SourceFile]:
+    """Return files with their footers, in order, from the cache on disk or from the files.
 
     The cache on disk keeps the footers of remote files by URL and version, if the store has
     versions, and the footers of many local files by path, size, times and inode.
@@ -102,6 +84,7 @@ def read_footers(found: Sequence[FoundFile], storage: Stores) -> list[ReadFooter
         StorageError: a file can't be read.
         SourceChangedError: a file changed while its footer was read.
         UnsupportedTypeError: the footer is legal Parquet that fastload can't read yet.
+        SchemaError: the name of a Hive key is not UTF-8.
     """
     return _Reading(found, storage).run()
 
@@ -111,7 +94,7 @@ class _Reading:
         self._found = found
         self._storage = storage
         self._schemas = core.FooterSchemas()
-        self._results: list[ReadFooter | None] = [None] * len(found)
+        self._results: list[SourceFile | None] = [None] * len(found)
         self._versions = _versions_of(found)
         keys = (_key_of(found[i], version, storage) for i, version in self._versions.items())
         self._keys = {index: key for index, key in zip(self._versions, keys, strict=True) if key}
@@ -120,7 +103,7 @@ class _Reading:
         self._done = 0
         self._progress = ProgressLine("read", len(found), "footers")
 
-    def run(self) -> list[ReadFooter]:
+    def run(self) -> list[SourceFile]:
         cache = FooterCache(self._schemas) if self._keys else None
         if cache is not None:
             self._take_packed(self._keys, cache.load(self._keys.values()))
@@ -149,7 +132,7 @@ class _Reading:
             if found is not None:
                 version = self._versions[index]
                 footer = found.footer(version.size, self._found[index].path)
-                self._results[index] = _read_footer(footer, version, found.digest)
+                self._results[index] = _file_of(self._found[index], version, footer, found.digest)
 
     def _read_local(self, indices: Sequence[int]) -> None:
         def read(index: int) -> None:
@@ -197,13 +180,24 @@ class _Reading:
                 self._new[index] = NewFooter(*parts)
             if self._is_full:
                 footer = core.Footer.of_packed(packed, size, path, rows, footer.schema)
-        self._results[index] = _read_footer(footer, version, digest)
+        self._results[index] = _file_of(self._found[index], version, footer, digest)
         self._done += 1
         self._progress.show(self._done)
 
 
-def _read_footer(footer: core.Footer, version: _Version, digest: bytes) -> ReadFooter:
-    return ReadFooter(footer, version.size, version.mtime_ns, digest, version.inode)
+def _file_of(found: FoundFile, version: _Version, footer: core.Footer, digest: bytes) -> SourceFile:
+    return SourceFile(
+        found.path,
+        version.size,
+        version.mtime_ns,
+        footer,
+        digest,
+        keys_of(found.folders, found.path),
+        "/".join((*found.folders, os.path.basename(found.path))),
+        found.kind,
+        found.stored,
+        version.inode,
+    )
 
 
 def _versions_of(found: Sequence[FoundFile]) -> dict[int, _Version]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
@@ -11,10 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import SourceNotFoundError
-from fastload.source.files import SourceFile
 from fastload.source.fingerprint import file_sums, fingerprint
-from fastload.source.footers import ReadFooter, read_footers
-from fastload.source.hive import keys_of
+from fastload.source.footers import read_footers
 from fastload.source.local_paths import find_files
 from fastload.source.stores.hub.hub_paths import commits_of
 from fastload.source.stores.io import IO
@@ -25,7 +22,7 @@ from fastload.source.tables.iceberg import Iceberg
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from fastload.source.files import FoundFile, PathLike
+    from fastload.source.files import PathLike, SourceFile
     from fastload.source.tables.table import Table, TableFile
 
 __all__ = ["Source", "SourceArgument"]
@@ -93,9 +90,7 @@ class Source:
         if isinstance(source, (Delta, Iceberg)):
             return cls._of_table(source._open(storage), storage, prune)  # noqa: SLF001
         found = find_files(source, storage.find)
-        footers = read_footers(found, storage)
-        files = [_file_of(file, footer) for file, footer in zip(found, footers, strict=True)]
-        return cls.of_files(files, storage)
+        return cls.of_files(read_footers(found, storage), storage)
 
     @classmethod
     def _of_table(
@@ -111,16 +106,15 @@ class Source:
             )
         listed = table.files if prune is None else prune(table)
         found = storage.locate([file.path for file in listed])
-        footers = read_footers(found, storage)
         files = [
             replace(
-                _file_of(place, footer),
+                read,
                 name=file.name,
                 constants=file.constants,
                 uri=file.uri,
                 deletes=file.deletes,
             )
-            for file, place, footer in zip(listed, found, footers, strict=True)
+            for file, read in zip(listed, read_footers(found, storage), strict=True)
         ]
         return replace(cls.of_files(files, storage), table=replace(table, files=()))
 
@@ -177,18 +171,3 @@ class Source:
     def file_sums(self) -> tuple[int, int]:
         """Sums by which a saved state finds the file that has changed."""
         return file_sums(self.files)
-
-
-def _file_of(found: FoundFile, read: ReadFooter) -> SourceFile:
-    return SourceFile(
-        found.path,
-        read.size,
-        read.mtime_ns,
-        read.footer,
-        read.digest,
-        keys_of(found.folders, found.path),
-        "/".join((*found.folders, os.path.basename(found.path))),
-        found.kind,
-        found.stored,
-        read.inode,
-    )
