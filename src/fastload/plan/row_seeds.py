@@ -18,33 +18,30 @@ from fastload.plan.permutation import fold, stream_key
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["row_seeds", "seeds_of", "step_key"]
+__all__ = ["seeds_of", "step_key"]
 
 # Third part, after seed and epoch, of the names of these streams. Orders and mixes use 0 to 2.
 _SEED_STREAM = 3
 
 
-def row_seeds(
-    seed: int, epoch: int, step: int, file: NDArray[np.int32], row: NDArray[np.int64]
-) -> NDArray[np.uint64]:
-    """Return the seeds of B rows, uint64 (B,).
+def step_key(seed: int, epoch: int, step: int) -> int:
+    """Return the key of a step, which `seeds_of` combines with rows.
 
     Args:
         seed: seed of the dataset.
         epoch: number of the epoch.
         step: number of the step in `augment`.
-        file: index of each row's file, (B,).
-        row: number of each row in its file, (B,).
     """
-    return seeds_of(step_key(seed, epoch, step), file, row)
-
-
-def step_key(seed: int, epoch: int, step: int) -> int:
-    """Return the key of a step, which `seeds_of` combines with rows; arguments as `row_seeds`."""
     return stream_key(seed, epoch, _SEED_STREAM, step)
 
 
 def seeds_of(key: int, file: NDArray[np.int32], row: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Return the seeds of B rows for the step with `key`, uint64 (B,). The core makes the same."""
+    """Return the seeds of B rows for a step, uint64 (B,). The core makes the same.
+
+    Args:
+        key: key of the step.
+        file: index of each row's file, (B,).
+        row: number of each row in its file, (B,).
+    """
     whole = np.array([key], np.uint64)
     return fold(fold(whole, file.astype(np.uint64)), row.astype(np.uint64))

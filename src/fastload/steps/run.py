@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastload.errors import note
-from fastload.plan.row_seeds import row_seeds
+from fastload.plan.row_seeds import seeds_of, step_key
 from fastload.steps.block import BlockJob, Views
 from fastload.steps.kernel import Kernel
 from fastload.steps.kernel_calls import computed
@@ -82,7 +82,8 @@ def run_steps(
         if number >= steps.core_augment:
             drawn: tuple[NDArray[np.uint64], ...] = ()
             if step.draws:
-                drawn = (row_seeds(*order, number, origins[FILE].numpy(), origins[ROW].numpy()),)
+                key = step_key(*order, number)
+                drawn = (seeds_of(key, origins[FILE].numpy(), origins[ROW].numpy()),)
             _augment(batch, step, drawn)
     return batch
 
