@@ -11,7 +11,7 @@ from fastload import Cache
 from fastload.runtime._core import RangeCache
 from fastload.runtime.disk.cache import RAW
 from fastload.runtime.disk.entries import make_room, used_bytes
-from fastload.runtime.disk.quota import Quota
+from fastload.runtime.disk.tier import Quota
 
 PIECE = 40_000
 OBJECT = "ab/" + "0" * 32
