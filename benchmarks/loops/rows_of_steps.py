@@ -18,7 +18,7 @@ from fastload.plan.options import Options
 from fastload.plan.position import Position
 from fastload.plan.steps import step_of_leg
 from fastload.plan.units.canonical import row_units
-from fastload.rows.epoch_rows import EpochRows
+from fastload.rows.selection import EpochRows
 from fastload.runtime.native import core
 from fastload.source.source import Source
 from fastload.source.stores.stores import Stores

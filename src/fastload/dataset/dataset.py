@@ -47,8 +47,8 @@ from fastload.plan.progress import steps_of
 from fastload.plan.skipped_steps import skipped_steps
 from fastload.plan.units.canonical import row_units, slice_options
 from fastload.plan.units.weighted import UnknownWeights
-from fastload.rows.epoch_rows import EpochRows
 from fastload.rows.predicate import Predicate, parse_filters, parse_split
+from fastload.rows.selection import EpochRows
 from fastload.rows.skip_report import SkipReport
 from fastload.rows.values.tokens import (
     lengths_of,

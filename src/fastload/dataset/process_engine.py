@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fastload.engine.cache.cache import DecodedCache
     from fastload.engine.cache.maker import BlockMaker
     from fastload.plan.options import Options
-    from fastload.rows.epoch_rows import EpochRows
+    from fastload.rows.selection import EpochRows
     from fastload.runtime.native import core
     from fastload.schema.projection import OutputPlan, Projection
     from fastload.source.source import Source

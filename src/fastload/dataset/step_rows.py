@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fastload.plan.read_plan import ReadPlan
     from fastload.plan.steps import StepShare
     from fastload.plan.units.units import Units
-    from fastload.rows.epoch_rows import EpochRows
+    from fastload.rows.selection import EpochRows
     from fastload.source.source import Source
 
 __all__ = ["step_rows", "step_segments"]

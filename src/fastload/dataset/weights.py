@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fastload.dataset.epochs import EpochCell
     from fastload.plan.options import Options
     from fastload.plan.units.units import Units
-    from fastload.rows.epoch_rows import EpochRows
+    from fastload.rows.selection import EpochRows
     from fastload.rows.values.weights import Weights
     from fastload.source.source import Source
     from fastload.source.stores.io import IO

@@ -644,7 +644,7 @@ def test_a_changed_file(tmp_path, monkeypatch):
         pq.write_table(table_of(101), path)
         return real(*arguments)
 
-    monkeypatch.setattr("fastload.rows.epoch_rows.select_rows", change_first)
+    monkeypatch.setattr("fastload.rows.selection.select_rows", change_first)
     with pytest.raises(SourceChangedError, match=r"a\.parquet"):
         FastParquetDataset(path, columns=["number"], filters=[("number", ">", 1)])
 

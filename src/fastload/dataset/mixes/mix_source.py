@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from fastload.plan.options import Options
     from fastload.plan.progress import WorkerSlot
     from fastload.plan.units.units import Units
-    from fastload.rows.epoch_rows import EpochRows
+    from fastload.rows.selection import EpochRows
     from fastload.runtime.native import core
     from fastload.source.source import Source
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from fastload.plan.kept_rows import FileRows
-    from fastload.rows.epoch_rows import EpochRows
+    from fastload.rows.selection import EpochRows
     from fastload.rows.values.row_values import Values
     from fastload.schema.column_plan import ColumnPlan
     from fastload.source.source import Source

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fastload.plan.kept_rows import FileRows
-    from fastload.rows.epoch_rows import EpochRows
+    from fastload.rows.selection import EpochRows
     from fastload.schema.column_plan import ColumnPlan
     from fastload.schema.projection import Projection
     from fastload.source.source import Source

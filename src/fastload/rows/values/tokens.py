@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fastload.plan.position import Position
     from fastload.plan.units.units import Units
     from fastload.plan.units.windows import Lengths
-    from fastload.rows.epoch_rows import EpochRows
+    from fastload.rows.selection import EpochRows
     from fastload.schema.column_plan import ColumnPlan
     from fastload.schema.projection import Projection
     from fastload.source.source import Source

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from fastload.plan.options import Options
-    from fastload.rows.epoch_rows import EpochRows
+    from fastload.rows.selection import EpochRows
     from fastload.schema.fields import Field
     from fastload.source.source import Source
     from fastload.source.stores.io import IO

@@ -16,8 +16,8 @@ from fastload.errors import NullValueError
 from fastload.plan.options import Options
 from fastload.plan.steps import step_of_leg
 from fastload.plan.units.canonical import row_units
-from fastload.rows.epoch_rows import EpochRows
 from fastload.rows.predicate import Predicate, parse_filters, parse_split
+from fastload.rows.selection import EpochRows
 from fastload.rows.values.tokens import MOST_NAME, lengths_of, spec_of, token_units
 from fastload.schema.columns import Hash
 from fastload.schema.packs import Pack, TokenBudget
