@@ -22,8 +22,7 @@ from fastload.dataset.arguments import (
     step_numbers,
 )
 from fastload.dataset.describe import Description
-from fastload.dataset.head import head
-from fastload.dataset.lookup.take import RowTaker
+from fastload.dataset.lookup.take import RowTaker, head
 from fastload.dataset.lookup.view import RowsByIndex
 from fastload.dataset.mesh import rank_of
 from fastload.dataset.passes.epoch_iterator import EpochIterator

@@ -1,4 +1,4 @@
-"""Rows by number, read beside the passes.
+"""The first rows, and rows by number, read beside the passes.
 
 In: numbers of rows in canonical order. Out: one Batch with these rows, or a map-style view.
 """
