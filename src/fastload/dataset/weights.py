@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fastload.plan.units.canonical import CanonicalUnits, slice_options
-from fastload.plan.units.weighted import RowWeights
-from fastload.rows.values.weights import find_weights, weighted_units
+from fastload.plan.units.weighted import RowWeights, WeightedUnits
+from fastload.rows.values.weights import find_weights
+from fastload.runtime.native import core
 
 if TYPE_CHECKING:
     from fastload.dataset.epochs import EpochCell
@@ -67,7 +68,8 @@ class DatasetWeights:
 
     def units(self, options: Options) -> Units:
         """Return the units of the epochs."""
-        units = weighted_units(self.of, self._rows, slice_options(options))
+        groups, of_slice = self._rows.row_groups, slice_options(options)
+        units = WeightedUnits(groups, of_slice, self.of, core.draw_copies, core.permutation)
         if options.canonical_ranks is None:
             return units
         return CanonicalUnits(units, options.canonical_ranks)

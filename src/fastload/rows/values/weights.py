@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from fastload.plan.units.weighted import LEAST_SUM, MOST_COPIES, RowWeights, WeightedUnits
+from fastload.plan.units.weighted import LEAST_SUM, MOST_COPIES, RowWeights
 from fastload.rows.values.row_values import (
     ValueCache,
     keys_of_column,
@@ -17,16 +17,12 @@ from fastload.rows.values.row_values import (
     values_that_stay,
 )
 from fastload.runtime.digest import digest
-from fastload.runtime.native import core
 from fastload.schema.columns import Column
 from fastload.schema.projection import plan_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import ArrayLike, NDArray
 
-    from fastload.plan.options import Options
     from fastload.rows.selection import EpochRows
     from fastload.schema.fields import Field
     from fastload.source.source import Source
@@ -34,24 +30,11 @@ if TYPE_CHECKING:
 
     Weights = str | ArrayLike | torch.Tensor
 
-__all__ = ["find_weights", "weighted_units"]
+__all__ = ["find_weights"]
 
 # The version of the way weights are read. Entries of another version are ignored.
 _VERSION = "2"
 _NARROW = (torch.float16, torch.bfloat16, torch.float32)
-
-
-def weighted_units(
-    weights_of: Callable[[str], RowWeights | None], rows: EpochRows, options: Options
-) -> WeightedUnits:
-    """Return the units of a dataset whose rows have weights.
-
-    Args:
-        weights_of: returns the weights of the rows that stay by their digest, or None.
-        rows: the rows that stay.
-        options: the dataset's parameters.
-    """
-    return WeightedUnits(rows.row_groups, options, weights_of, core.draw_copies, core.permutation)
 
 
 def find_weights(
