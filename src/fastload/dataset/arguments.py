@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import index
 from typing import TYPE_CHECKING
 
-from fastload.schema.packs import Pack, TokenBudget
+from fastload.schema.packs import Pack, TokenBudget, check_choice
 from fastload.source.stores.io import IO
 
 if TYPE_CHECKING:
@@ -148,11 +148,7 @@ def check_arguments(arguments: Mapping[str, object]) -> None:
     if io is not None and not isinstance(io, IO):
         raise TypeError(f"Expected io as fastload.IO, got {io!r}")
     for name, choices in _CHOICES.items():
-        if arguments[name] not in choices:
-            *first, last = map(repr, choices)
-            raise ValueError(
-                f"Expected {name} to be {', '.join(first)} or {last}, got {arguments[name]!r}"
-            )
+        check_choice(name, arguments[name], choices)
     for name, least in _LEAST.items():
         value = arguments[name]
         if isinstance(value, int) and value < least:

@@ -29,6 +29,7 @@ __all__ = [
     "Spec",
     "Stack",
     "check_elements",
+    "check_int",
     "column_name",
     "torch_dtype",
 ]
@@ -190,8 +191,8 @@ class Hash:
 
     def __post_init__(self) -> None:
         _check_name("Hash", self.name)
-        _check_int("buckets of Hash", self.buckets, 1, 2**63 - 1)
-        _check_int("seed of Hash", self.seed, 0, 2**64 - 1)
+        check_int("buckets of Hash", self.buckets, 1, 2**63 - 1)
+        check_int("seed of Hash", self.seed, 0, 2**64 - 1)
         if self.fill is not None and type(self.fill) not in (int, str, bytes):
             raise TypeError(f"Expected fill of Hash to be int, str or bytes, got {self.fill!r}")
 
@@ -223,7 +224,7 @@ class Codes:
 
     def __post_init__(self) -> None:
         _check_name("Codes", self.name)
-        _check_int("unknown of Codes", self.unknown, -(2**63), 2**63 - 1)
+        check_int("unknown of Codes", self.unknown, -(2**63), 2**63 - 1)
         object.__setattr__(self, "vocabulary", _checked_vocabulary(self.vocabulary))
 
 
@@ -285,7 +286,7 @@ class Pad:
 
     def __post_init__(self) -> None:
         check_elements("Pad", self.name)
-        _check_int("length of Pad", self.length, 1, 2**31 - 1)
+        check_int("length of Pad", self.length, 1, 2**31 - 1)
         _check_fill("Pad", self.value, text=False, what="value")
         if self.value is None:
             raise TypeError("Expected value of Pad to be an int or float, got None")
@@ -334,7 +335,7 @@ class Fixed:
 
     def __post_init__(self) -> None:
         check_elements("Fixed", self.name)
-        _check_int("size of Fixed", self.size, 1, 2**31 - 1)
+        check_int("size of Fixed", self.size, 1, 2**31 - 1)
         _set_dtype(self, "Fixed")
 
     @property
@@ -420,7 +421,8 @@ def _check_fill(owner: str, fill: object, *, text: bool, what: str = "fill") -> 
     raise TypeError(f"Expected {what} of {owner} to be {wanted}, got {fill!r}{advice}")
 
 
-def _check_int(what: str, value: object, least: int, most: int) -> None:
+def check_int(what: str, value: object, least: int, most: int) -> None:
+    """Raise TypeError or ValueError, which names `what`, unless a value is an int in its range."""
     if type(value) is not int:
         raise TypeError(f"Expected {what} to be an int, got {value!r}")
     if not least <= value <= most:
@@ -474,6 +476,6 @@ def _checked_vocabulary(
         repeated, _ = Counter(values).most_common(1)[0]
         raise ValueError(f"Value {repeated!r} is used twice in vocabulary of Codes")
     if kind is int:
-        _check_int("values of vocabulary of Codes", min(values), -(2**63), 2**64 - 1)
-        _check_int("values of vocabulary of Codes", max(values), -(2**63), 2**64 - 1)
+        check_int("values of vocabulary of Codes", min(values), -(2**63), 2**64 - 1)
+        check_int("values of vocabulary of Codes", max(values), -(2**63), 2**64 - 1)
     return values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
@@ -10,7 +11,7 @@ import torch
 
 from fastload.errors import ColumnNotFoundError, SchemaError
 from fastload.runtime.hints import hinted, nearest
-from fastload.schema.columns import Codes, Column, Hash, check_elements, column_name
+from fastload.schema.columns import Codes, Column, Hash, check_elements, check_int, column_name
 from fastload.schema.encoded_values import encode_number
 from fastload.schema.fields import Field
 from fastload.schema.projection import OutputPlan, Projection
@@ -19,13 +20,14 @@ from fastload.schema.sizes import OFFSET_BYTES
 if TYPE_CHECKING:
     from fastload.schema.projection import Columns
 
-__all__ = ["Pack", "TokenBudget", "columns_of_pack", "lists_of", "packed"]
+__all__ = ["Pack", "TokenBudget", "check_choice", "columns_of_pack", "lists_of", "packed"]
 
 # Outputs with an element for each token of a packed row.
 _OF_TOKENS = ("document", "position")
 # Outputs that are added to another output.
 _COMPANIONS = ("length", "mask", "valid", "stack_valid")
 _LENGTH = "pass length= for the number of tokens of a packed row"
+_MOST = 2**31 - 1  # of tokens and rows
 Number = bool | int | float
 
 
@@ -87,9 +89,9 @@ class Pack:
 
     def __post_init__(self) -> None:
         check_elements("Pack", self.column)
-        _check_count("length of Pack", self.length)
-        _check_choice("fit of Pack", self.fit, ("best", "split"))
-        _check_choice("long of Pack", self.long, ("split", "truncate", "drop", "raise"))
+        check_int("length of Pack", self.length, 1, _MOST)
+        check_choice("fit of Pack", self.fit, ("best", "split"))
+        check_choice("long of Pack", self.long, ("split", "truncate", "drop", "raise"))
         if isinstance(self.along, str) or not all(isinstance(name, str) for name in self.along):
             raise TypeError(f"Expected along of Pack as a list of output names, got {self.along!r}")
         object.__setattr__(self, "along", tuple(self.along))
@@ -153,12 +155,12 @@ class TokenBudget:
             raise TypeError(
                 f"Expected column of TokenBudget as the name of an output, got {self.column!r}"
             )
-        _check_count("tokens of TokenBudget", self.tokens)
+        check_int("tokens of TokenBudget", self.tokens, 1, _MOST)
         if self.max_rows is not None:
-            _check_count("max_rows of TokenBudget", self.max_rows)
+            check_int("max_rows of TokenBudget", self.max_rows, 1, _MOST)
         if not isinstance(self.padded, bool):
             raise TypeError(f"Expected padded of TokenBudget as a bool, got {self.padded!r}")
-        _check_choice("long of TokenBudget", self.long, ("raise", "alone"))
+        check_choice("long of TokenBudget", self.long, ("raise", "alone"))
 
 
 def columns_of_pack(pack: Pack, columns: Columns) -> Columns:
@@ -250,9 +252,7 @@ def packed(
         except ValueError as error:
             raise ValueError(f"{error} - at output `{name}`") from None
         shape = (pack.length, *item.shape)
-        elements = 1
-        for size in item.shape:
-            elements *= size
+        elements = math.prod(item.shape)
         strides = (elements, *plan.strides) if plan.strides else ()
         outputs.append(
             replace(
@@ -321,14 +321,8 @@ def _segment_outputs(*, padded: bool) -> list[OutputPlan]:
     return hidden
 
 
-def _check_count(what: str, value: object) -> None:
-    if type(value) is not int:
-        raise TypeError(f"Expected {what} to be an int, got {value!r}")
-    if not 1 <= value < 2**31:
-        raise ValueError(f"Expected {what} in [1, {2**31 - 1}], got {value}")
-
-
-def _check_choice(what: str, value: object, choices: Sequence[str]) -> None:
+def check_choice(what: str, value: object, choices: Sequence[object]) -> None:
+    """Raise ValueError, which names `what`, unless a value is one of its choices."""
     if value not in choices:
         *first, last = map(repr, choices)
         raise ValueError(f"Expected {what} to be {', '.join(first)} or {last}, got {value!r}")
