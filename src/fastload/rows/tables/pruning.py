@@ -29,8 +29,6 @@ def prune_files(table: Table, filters: Any) -> Sequence[TableFile]:
     Raises:
         ColumnNotFoundError, SchemaError, ValueError: as `FilterSchema.predicate`.
     """
-    if filters is None:
-        return table.files
     columns = table.columns
     schema = FilterSchema(columns.arrow, columns.location, {})
     expression = schema.predicate(filters, None).filters
