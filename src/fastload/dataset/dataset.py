@@ -24,12 +24,11 @@ from fastload.dataset.arguments import (
 from fastload.dataset.describe import Description
 from fastload.dataset.lookup.take import RowTaker, head
 from fastload.dataset.lookup.view import RowsByIndex
-from fastload.dataset.mesh import rank_of
 from fastload.dataset.passes.epoch_iterator import EpochIterator
 from fastload.dataset.passes.next_pass import LookAhead, NextPass
 from fastload.dataset.passes.open_feed import FeedFactory
 from fastload.dataset.process_engine import ProcessEngine
-from fastload.dataset.ranks import Rank, resolve_rank
+from fastload.dataset.ranks import Rank, rank_of, resolve_rank
 from fastload.dataset.resumable import Resumable
 from fastload.dataset.state import decode_state, encode_identity, encode_state
 from fastload.dataset.step_rows import step_rows
