@@ -13,8 +13,7 @@ from fastload.plan.progress import WorkerSlot, advance
 from fastload.plan.sequence import RowGroups
 from fastload.plan.units.by_tokens import Tokens, TokenUnits
 from fastload.plan.units.canonical import CanonicalUnits
-from fastload.plan.units.packed import PackedUnits
-from fastload.plan.units.packing import Packing
+from fastload.plan.units.packed import PackedUnits, Packing
 from fastload.plan.units.units import RowUnits
 from fastload.plan.units.windows import Lengths
 from support.packing import PACKER

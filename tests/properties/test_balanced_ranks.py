@@ -10,8 +10,7 @@ from fastload.plan.progress import WorkerSlot
 from fastload.plan.read_plan import PADDING
 from fastload.plan.sequence import RowGroups
 from fastload.plan.units.canonical import CanonicalUnits, slice_options
-from fastload.plan.units.packed import PackedUnits
-from fastload.plan.units.packing import Packer, Packing
+from fastload.plan.units.packed import PackedUnits, Packer, Packing
 from fastload.plan.units.windows import Lengths
 from fastload.runtime.native import core
 

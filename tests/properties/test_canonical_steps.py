@@ -25,8 +25,7 @@ from fastload.plan.progress import WorkerSlot, advance
 from fastload.plan.rank_split import RankSplit, whole_epoch
 from fastload.plan.steps import delivered_rows
 from fastload.plan.units.canonical import row_units, slice_options
-from fastload.plan.units.packed import PackedUnits
-from fastload.plan.units.packing import Packing
+from fastload.plan.units.packed import PackedUnits, Packing
 from fastload.plan.units.units import Units
 from support.packing import PACKER
 

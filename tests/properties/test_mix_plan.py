@@ -17,8 +17,7 @@ from fastload.plan.permutation import permutation
 from fastload.plan.position import Position
 from fastload.plan.progress import Leg, WorkerSlot, advance
 from fastload.plan.steps import step_of_leg
-from fastload.plan.units.packed import PackedUnits
-from fastload.plan.units.packing import Packing
+from fastload.plan.units.packed import PackedUnits, Packing
 from support.packing import PACKER
 
 thorough = settings(max_examples=400, deadline=None)

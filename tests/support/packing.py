@@ -10,13 +10,13 @@ import numpy as np
 from fastload.plan.intervals import edges_of
 from fastload.plan.permutation import permutation
 from fastload.plan.read_plan import PADDING
-from fastload.plan.units.packing import PackedWindows, Packer
+from fastload.plan.units.packed import PackedWindows, Packer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fastload.plan.intervals import Int64s
-    from fastload.plan.units.packing import Segments
+    from fastload.plan.units.packed import Segments
     from fastload.plan.units.windows import WindowRows
 
 

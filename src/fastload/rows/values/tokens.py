@@ -10,8 +10,7 @@ import numpy as np
 from fastload.engine.stats import Documents
 from fastload.plan.units.by_tokens import Tokens, TokenUnits
 from fastload.plan.units.canonical import CanonicalUnits, slice_options
-from fastload.plan.units.packed import PackedUnits
-from fastload.plan.units.packing import Packer, Packing
+from fastload.plan.units.packed import PackedUnits, Packer, Packing
 from fastload.rows.values.lengths import find_lengths
 from fastload.rows.values.row_values import place_of
 from fastload.runtime.background import BackgroundValue

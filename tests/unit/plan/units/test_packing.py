@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fastload.plan.permutation import permutation
 from fastload.plan.read_plan import PADDING
-from fastload.plan.units.packing import Packing
+from fastload.plan.units.packed import Packing
 from fastload.plan.units.windows import WindowRows
 from fastload.runtime.native import core
 from support.packing import best_fit, documents, pack_window, pack_windows, split_window
