@@ -17,10 +17,7 @@ from fastload.plan.intervals import Int64s, cut, edges_of
 from fastload.plan.permutation import stream_keys
 from fastload.plan.progress import share
 from fastload.plan.sequence import EpochSequence
-from fastload.plan.shuffle_windows import (
-    WINDOW_STREAM,
-    ShuffleWindows,
-)
+from fastload.plan.shuffle_windows import WINDOW_STREAM, ShuffleWindows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -296,7 +293,8 @@ def striped_parts(
 ) -> Arrays:
     """Cut the rows of the intervals into stripes; the first stripe has `first_rows` rows."""
     if not len(intervals):
-        return _no_arrays()
+        nothing, first = np.zeros((0, 2), np.int64), np.zeros((1, 2), np.int64)
+        return np.zeros((0, 4), np.int64), nothing, first, np.zeros(0, np.uint64)
     output = edges_of(intervals[:, 1] - intervals[:, 0])
     rows = output[-1]
     parts = cut(sequence.sparse_edges(stripe_rows), intervals[:, 0], intervals[:, 1])
@@ -312,9 +310,3 @@ def striped_parts(
     takes = np.stack([np.zeros(len(stripes) - 1, np.int64), np.diff(stripes)], axis=1)
     windows = np.stack([edges_of(piece_count)[begins], np.arange(len(stripes))], axis=1)
     return pieces, takes, windows, np.zeros(len(takes), np.uint64)
-
-
-def _no_arrays() -> Arrays:
-    nothing = np.zeros((0, 2), np.int64)
-    first = np.zeros((1, 2), np.int64)
-    return np.zeros((0, 4), np.int64), nothing, first, np.zeros(0, np.uint64)
