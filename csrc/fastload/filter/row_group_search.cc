@@ -19,7 +19,6 @@
 #include "fastload/fetch/local_stream.h"
 #include "fastload/fetch/page_selection.h"
 #include "fastload/filter/bloom_search.h"
-#include "fastload/filter/column_tests.h"
 #include "fastload/filter/known_values.h"
 #include "fastload/plan/row_selection.h"
 #include "fastload/source/page_index.h"
@@ -27,7 +26,8 @@
 namespace fastload {
 namespace {
 
-constexpr int64_t kBlockRows = ColumnTests::kBlockRows;
+// The rows of a block; the outcomes of a block stay in the L1 and L2 cache.
+constexpr int64_t kBlockRows = 4096;
 // The bytes of one read. Most column chunks take one read.
 constexpr int64_t kSegmentBytes = 4 << 20;
 // The largest hole that one read from a store includes: less than a link transfers during
@@ -69,6 +69,96 @@ void SetAll(int64_t start, int64_t rows, uint64_t* words) {
     uint64_t word = ~uint64_t{0} << at % 64;
     if (stop < (at / 64 + 1) * 64) word &= (uint64_t{1} << stop % 64) - 1;
     words[at / 64] |= word;
+  }
+}
+
+// The tests of one column, front to back. Each value of a dictionary is tested once.
+class ColumnTests {
+ public:
+  // `spec` is borrowed.
+  ColumnTests(const ColumnSpec* spec, bool nullable) : spec_(spec), nullable_(nullable) {}
+
+  // Adds a test. `passes` receives one byte for each row of a block. Both are borrowed.
+  void Add(const ValueTest* test, uint8_t* passes) {
+    tests_.push_back({.test = test, .passes = passes, .of_codes = {}});
+  }
+  void Open(std::unique_ptr<FixedReader> reader) { reader_ = std::move(reader); }
+
+  // Tests the next `rows` rows, at most kBlockRows.
+  Status Run(int64_t rows);
+
+  const std::string& name() const { return spec_->name; }
+  int64_t page() const { return reader_ ? reader_->page() : -1; }
+
+ private:
+  struct Outcome {
+    const ValueTest* test;
+    uint8_t* passes;
+    std::vector<uint8_t> of_codes;  // outcomes by entry of the dictionary
+  };
+
+  // Tests at most `most` rows from row `at` of the block on. Returns how many rows were
+  // tested.
+  Result<int64_t> RunPage(int64_t at, int64_t most);
+
+  // Runs the tests on each entry of a dictionary.
+  void LookAt(std::span<const uint8_t> dictionary);
+
+  const ColumnSpec* const spec_;
+  const bool nullable_;
+  std::vector<Outcome> tests_;
+  std::unique_ptr<FixedReader> reader_;
+  const uint8_t* dictionary_ = nullptr;
+  std::vector<uint64_t> values_;  // values or codes of a block
+  std::vector<uint8_t> valid_;
+};
+
+Status ColumnTests::Run(int64_t rows) {
+  values_.resize(kBlockRows);
+  valid_.resize(kBlockRows);
+  for (int64_t done = 0; done < rows;) {
+    ARROW_ASSIGN_OR_RAISE(const int64_t count, RunPage(done, rows - done));
+    done += count;
+  }
+  if (!nullable_) return Status::OK();
+  for (const Outcome& outcome : tests_) {
+    const uint8_t null = outcome.test->nulls ? 1 : 0;
+    for (int64_t i = 0; i < rows; ++i) {
+      outcome.passes[i] = valid_[static_cast<size_t>(i)] != 0 ? outcome.passes[i] : null;
+    }
+  }
+  return Status::OK();
+}
+
+Result<int64_t> ColumnTests::RunPage(int64_t at, int64_t most) {
+  uint8_t* const valid = nullable_ ? valid_.data() + at : nullptr;
+  auto* const values = reinterpret_cast<uint8_t*>(values_.data());
+  ARROW_ASSIGN_OR_RAISE(const auto dictionary, reader_->Dictionary());
+  if (!dictionary.empty()) {
+    LookAt(dictionary);
+    ARROW_ASSIGN_OR_RAISE(const int64_t count,
+                          reader_->ReadCodes(most, {.bytes = 4}, values, valid));
+    const auto* const codes = reinterpret_cast<const uint32_t*>(values);
+    for (const Outcome& outcome : tests_) {
+      for (int64_t i = 0; i < count; ++i) {
+        outcome.passes[at + i] = outcome.of_codes[codes[i]];
+      }
+    }
+    if (count > 0) return count;
+  }
+  ARROW_RETURN_NOT_OK(reader_->Read(most, values, ItemSize(spec_->dtype), valid));
+  for (const Outcome& outcome : tests_) {
+    outcome.test->Run(spec_->dtype, values, most, outcome.passes + at);
+  }
+  return most;
+}
+
+void ColumnTests::LookAt(std::span<const uint8_t> dictionary) {
+  if (std::exchange(dictionary_, dictionary.data()) == dictionary.data()) return;
+  const auto entries = static_cast<int64_t>(dictionary.size()) / ItemSize(spec_->dtype);
+  for (Outcome& outcome : tests_) {
+    outcome.of_codes.resize(static_cast<size_t>(entries));
+    outcome.test->Run(spec_->dtype, dictionary.data(), entries, outcome.of_codes.data());
   }
 }
 
