@@ -5,7 +5,6 @@
 #include <memory>
 
 #include "fastload/fetch/page_tables.h"
-#include "fastload/source/page_walk.h"
 
 namespace fastload {
 namespace {

@@ -1,4 +1,4 @@
-// The page index of a flat column chunk.
+// The pages of a column chunk, as the page index or the headers of the pages tell them.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +26,13 @@ struct PageExtents {
 
 Result<PageExtents> ReadPageExtents(const FileSpec& spec, const File& file,
                                     int32_t row_group, int32_t leaf);
+
+// Finds the data pages of a column chunk of a file without a page index. Reads the
+// headers of the chunk's pages, and decompresses no page. Returns no pages where headers
+// don't tell the rows of each page: for lists in pages of version 1, and where the counts
+// of the headers are not those of the footer.
+Result<PageExtents> WalkPages(const FileSpec& spec, const File& file, int32_t row_group,
+                              int32_t leaf, ByteRange chunk);
 
 // Returns the ranges of the page index of a column chunk: of the offset index, and with
 // `bounds` of the column index too. Returns no ranges where the file has no page index.
