@@ -147,6 +147,12 @@ StagedLists::StagedLists(BlockPool* pool, FillBudget* fills,
   }
 }
 
+StagedLists::Row StagedLists::FindShare(int64_t row) const {
+  size_t share = 0;
+  for (size_t i = 1; i < first_rows_.size(); ++i) share += row >= first_rows_[i];
+  return {&shares_[share]->rows, row - first_rows_[share]};
+}
+
 void CountSizes(const StagedLists& from, const TakenRows& taken, int64_t item,
                 std::span<int64_t> sizes) {
   std::fill(sizes.begin(), sizes.end(), 0);

@@ -45,9 +45,7 @@ class StagedLists {
 
   Row Find(int64_t row) const {
     if (shares_.size() == 1) return {&shares_[0]->rows, row};
-    size_t share = 0;
-    for (size_t i = 1; i < first_rows_.size(); ++i) share += row >= first_rows_[i];
-    return {&shares_[share]->rows, row - first_rows_[share]};
+    return FindShare(row);
   }
 
   // Calls fn(rows, first, count) for the rows [first, first + count), share by share.
@@ -64,6 +62,8 @@ class StagedLists {
   }
 
  private:
+  Row FindShare(int64_t row) const;
+
   std::vector<std::unique_ptr<Share>> shares_;
   std::vector<int64_t> first_rows_;
 };
