@@ -1,6 +1,7 @@
 // What a pass is made of: its plan, its options, and what it borrows from the Pipeline.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -22,13 +23,14 @@
 namespace fastload {
 
 struct ScanOptions {
-  int32_t open_windows = 2;                    // whose memory is open at a time
-  int64_t fetch_bytes = 256 << 20;             // compressed bytes in memory
-  uint32_t bucket_rows = kBucketRows;          // of a shuffle; see MakeShuffle
-  int64_t cache_bytes = 2 * CoreCacheBytes();  // see Window::cache_bytes
-  int64_t segment_bytes = 8 << 20;             // of one read
-  int64_t request_bytes = 8 << 20;             // of one request to a store
-  int64_t hole_bytes = 64 << 10;               // that a request reads along
+  int32_t open_windows = 2;            // whose memory is open at a time
+  int64_t fetch_bytes = 256 << 20;     // compressed bytes in memory
+  uint32_t bucket_rows = kBucketRows;  // of a shuffle; see MakeShuffle
+  // See Window::cache_bytes. Where the L2 cache is small, L3 is near enough.
+  int64_t cache_bytes = std::max(2 * CoreCacheBytes(), int64_t{2} << 20);
+  int64_t segment_bytes = 8 << 20;  // of one read
+  int64_t request_bytes = 8 << 20;  // of one request to a store
+  int64_t hole_bytes = 64 << 10;    // that a request reads along
   std::shared_ptr<DecodedQueue>
       wakes;  // when Next may have something, for who makes blocks
   // Of each kernel, what the seeds of rows are made of.
