@@ -1,6 +1,8 @@
 """From the second pass on the next one's first windows are read while one ends."""
 
+import gc
 import time
+from collections import Counter
 
 import pytest
 from torch.utils.data import DataLoader
@@ -98,6 +100,27 @@ def test_no_batch_waits_for_all_of_it(path, monkeypatch, limit, window, batches_
         assert len(set(steps)) == batches_of_steps
         assert settled(dataset).read_ahead.bytes > 0
         assert len(ids_of(dataset)) == limit
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_passes_are_freed_without_the_garbage_collector(path, tmp_path, cached):
+    """Programs turn the collector off; what a pass leaves behind would hold windows and plans."""
+
+    def counts():
+        types = (type(some) for some in gc.get_objects())
+        return Counter(kind for kind in types if str(kind.__module__).startswith("fastload"))
+
+    with dataset_of(path, cache=str(tmp_path) if cached else None) as dataset:
+        gc.disable()
+        try:
+            for _ in range(3):
+                ids_of(dataset)
+            before = counts()
+            for _ in range(6):
+                ids_of(dataset)
+            assert {kind for kind, count in counts().items() if count > before[kind] + 3} == set()
+        finally:
+            gc.enable()
 
 
 def test_only_what_begins_cold_has_small_windows(path, monkeypatch):

@@ -41,22 +41,27 @@ class NextPass:
         self.start = start
         self.part = part
         self.before = before
-        self._steps = self._opened(feeds, engine)
+        self._steps = _opened(feeds, engine, start, part, before)
 
     def step(self) -> OpenFeed | None:
         """Take the next step; return the feed after the last one."""
         return next(self._steps)
 
-    def _opened(self, feeds: FeedFactory, engine: Engine) -> Iterator[OpenFeed | None]:
-        """Yield None after each step but the last, then the feed."""
-        start, part, plan = self.start, self.part, None
-        if feeds.plans:
-            share = feeds.units.share(start, part)
-            yield None
-            yield from feeds.units.prepare(start, share)
-            plan = feeds.plan_of(engine, start, share, ramp=False)
-            yield None
-        yield feeds.open(engine, start, part, self.before, plan)
+
+# Not a method: its frame would hold the pass that holds the frame, and with them the scan before,
+# until the garbage collector of Python comes.
+def _opened(
+    feeds: FeedFactory, engine: Engine, start: Position, part: WorkerSlot, before: core.Scan
+) -> Iterator[OpenFeed | None]:
+    """Yield None after each step towards a pass but the last, then the feed."""
+    plan = None
+    if feeds.plans:
+        share = feeds.units.share(start, part)
+        yield None
+        yield from feeds.units.prepare(start, share)
+        plan = feeds.plan_of(engine, start, share, ramp=False)
+        yield None
+    yield feeds.open(engine, start, part, before, plan)
 
 
 class PreparedPass(NamedTuple):
