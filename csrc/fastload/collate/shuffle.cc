@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "fastload/base/clones.h"
+#include "fastload/base/prefetch.h"
 #include "fastload/base/stream_key.h"
 
 namespace fastload {
@@ -50,18 +51,21 @@ void ShuffleBucket(uint64_t key, std::span<uint32_t> rows) {
   }
 }
 
-// Calls fn(row, bits) for each row, with the 16 bits from which its bucket is taken.
+constexpr uint32_t kRowsPerDraw = 64 / kBucketBits;
+constexpr uint32_t kDealtRows = kRowsPerDraw * kBlockDraws;
+
+// Calls fn(row, bits) for blocks of rows from `row` on, with the 16 bits of each from
+// which its bucket is taken.
 template <typename Fn>
-void ForEachBucketBits(uint64_t key, uint32_t rows, const Fn& fn) {
-  constexpr uint32_t kPerDraw = 64 / kBucketBits;
+void ForEachBlock(uint64_t key, uint32_t rows, const Fn& fn) {
   std::array<uint64_t, kBlockDraws> draws;
-  std::array<uint16_t, kPerDraw * kBlockDraws> bits;
+  std::array<uint16_t, kDealtRows> bits;
   for (uint32_t row = 0; row < rows;) {
-    const uint32_t count = std::min<uint32_t>(bits.size(), rows - row);
-    Draw(key, (count + kPerDraw - 1) / kPerDraw, draws.data());
+    const uint32_t count = std::min(kDealtRows, rows - row);
+    Draw(key, (count + kRowsPerDraw - 1) / kRowsPerDraw, draws.data());
     // Little-endian: the lowest bits are the first row's.
     std::memcpy(bits.data(), draws.data(), sizeof(bits));
-    for (uint32_t i = 0; i < count; ++i) fn(row + i, bits[i]);
+    fn(row, std::span(bits).first(count));
     key += kBlockDraws * kGamma;
     row += count;
   }
@@ -107,17 +111,26 @@ class PackedCounts {
 // Deals the rows to their buckets, in order, after counting how many each bucket gets.
 template <typename Counter>
 void DealRows(uint64_t key, uint32_t rows, int shift, Counter counts, Shuffle* out) {
-  ForEachBucketBits(key, rows,
-                    [&](uint32_t, uint16_t bits) { counts.Add(bits >> shift); });
+  ForEachBlock(key, rows, [&](uint32_t, std::span<const uint16_t> bits) {
+    for (const uint16_t of_row : bits) counts.Add(of_row >> shift);
+  });
   Counter next(counts.size());  // position of a bucket
   for (uint32_t b = 0; b < counts.size(); ++b) {
     const uint32_t start = out->bucket_starts.back();
     next.Add(b, start);
     out->bucket_starts.push_back(start + counts.Get(b));
   }
-  uint32_t* dealt = out->rows.data();
-  ForEachBucketBits(key, rows, [&](uint32_t row, uint16_t bits) {
-    dealt[next.Add(bits >> shift)] = row;
+  uint32_t* const dealt = out->rows.data();
+  std::array<uint32_t, kDealtRows> positions;
+  ForEachBlock(key, rows, [&](uint32_t row, std::span<const uint16_t> bits) {
+    // Before the rows are stored, so that the lines of all buckets are asked for early.
+    for (size_t i = 0; i < bits.size(); ++i) {
+      positions[i] = next.Add(bits[i] >> shift);
+      PrefetchForWrite(dealt + positions[i]);
+    }
+    for (size_t i = 0; i < bits.size(); ++i) {
+      dealt[positions[i]] = row + static_cast<uint32_t>(i);
+    }
   });
 }
 
