@@ -5,7 +5,8 @@ from __future__ import annotations
 from operator import index
 from typing import TYPE_CHECKING
 
-from fastload.schema.packs import Pack, TokenBudget, check_choice
+from fastload.schema.columns import check_choice
+from fastload.schema.packs import Pack, TokenBudget
 from fastload.source.stores.io import IO
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from fastload.errors import (
     SourceChangedError,
     StorageError,
 )
+from fastload.rows.filter_schema import not_excluded
 from fastload.rows.row_test import RowTest
 
 if TYPE_CHECKING:
@@ -102,11 +103,7 @@ class ArrowRowScan:
         filters, keys = self._predicate.filters, self._schema.guarantee(self._file)
         if filters is None or not self._file.keys:
             return True
-        # pyarrow prunes a fragment by its partition expression, without reading the fragment.
-        form, system = pads.IpcFileFormat(), LocalFileSystem()
-        fragment = form.make_fragment("keys", system, partition_expression=keys)
-        dataset = pads.FileSystemDataset([fragment], self._schema.arrow, form, system)
-        return any(True for _ in dataset.get_fragments(filters))
+        return bool(not_excluded([keys], self._schema.arrow, filters))
 
     def _opened(self) -> tuple[Any, ...]:
         if self._file.stored is not None:

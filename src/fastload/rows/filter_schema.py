@@ -23,14 +23,14 @@ from fastload.source.hive import find_keys
 from fastload.source.tables.table import arrow_schema, type_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from fastload.rows.predicate import Split
     from fastload.schema.file_schema import FileSchema
     from fastload.source.files import SourceFile
     from fastload.source.source import Source
 
-__all__ = ["FilterSchema"]
+__all__ = ["FilterSchema", "not_excluded"]
 
 # The digits that pyarrow's casts from integers to decimals ask for.
 _DIGITS = {
@@ -291,9 +291,7 @@ class FilterSchema:
                 stored = pa.int32() if field.type.bit_width == 32 else pa.int64()
                 first, last = pa.array([0, 1], stored).cast(field.type)
                 bounds &= (pc.field(field.name) >= first) & (pc.field(field.name) <= last)
-        form, system = pads.IpcFileFormat(), LocalFileSystem()
-        fragment = form.make_fragment("bounds", system, partition_expression=bounds)
-        list(pads.FileSystemDataset([fragment], self.arrow, form, system).get_fragments(filters))
+        not_excluded([bounds], self.arrow, filters)
 
     def _missing(self, name: str, argument: str) -> Exception:
         if name in self.refused:
@@ -302,6 +300,24 @@ class FilterSchema:
                 f"{argument}, got {self.refused[name]}"
             )
         return missing_column(name, argument, self.arrow, self.path)
+
+
+def not_excluded(guarantees: Iterable[Any], arrow: Any, filters: Any) -> list[int]:
+    """Return the numbers of the guarantees that let some row pass the filters, in order.
+
+    Args:
+        guarantees: Expressions, each true for all rows of a part of the data.
+        arrow: schema of the columns in both.
+        filters: Expression of the filters.
+    """
+    # pyarrow prunes fragments by their partition expressions, without reading the fragments.
+    form, system = pads.IpcFileFormat(), LocalFileSystem()
+    fragments = [
+        form.make_fragment(str(number), system, partition_expression=guarantee)
+        for number, guarantee in enumerate(guarantees)
+    ]
+    left = pads.FileSystemDataset(fragments, arrow, form, system).get_fragments(filters)
+    return sorted(int(fragment.path) for fragment in left)
 
 
 def _parsed(values: Sequence[Any], arrow: Any) -> Any:

@@ -28,6 +28,7 @@ __all__ = [
     "Pad",
     "Spec",
     "Stack",
+    "check_choice",
     "check_elements",
     "check_int",
     "column_name",
@@ -419,6 +420,13 @@ def _check_fill(owner: str, fill: object, *, text: bool, what: str = "fill") -> 
     if isinstance(fill, (Real, Decimal)):
         advice = f": write {'int' if isinstance(fill, Integral) else 'float'}({fill!r})"
     raise TypeError(f"Expected {what} of {owner} to be {wanted}, got {fill!r}{advice}")
+
+
+def check_choice(what: str, value: object, choices: Sequence[object]) -> None:
+    """Raise ValueError, which names `what`, unless a value is one of its choices."""
+    if value not in choices:
+        *first, last = map(repr, choices)
+        raise ValueError(f"Expected {what} to be {', '.join(first)} or {last}, got {value!r}")
 
 
 def check_int(what: str, value: object, least: int, most: int) -> None:

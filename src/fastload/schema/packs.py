@@ -11,7 +11,15 @@ import torch
 
 from fastload.errors import ColumnNotFoundError, SchemaError
 from fastload.runtime.hints import hinted, nearest
-from fastload.schema.columns import Codes, Column, Hash, check_elements, check_int, column_name
+from fastload.schema.columns import (
+    Codes,
+    Column,
+    Hash,
+    check_choice,
+    check_elements,
+    check_int,
+    column_name,
+)
 from fastload.schema.encoded_values import encode_number
 from fastload.schema.fields import Field
 from fastload.schema.projection import OutputPlan, Projection
@@ -20,7 +28,7 @@ from fastload.schema.sizes import OFFSET_BYTES
 if TYPE_CHECKING:
     from fastload.schema.projection import Columns
 
-__all__ = ["Pack", "TokenBudget", "check_choice", "columns_of_pack", "lists_of", "packed"]
+__all__ = ["Pack", "TokenBudget", "columns_of_pack", "lists_of", "packed"]
 
 # Outputs with an element for each token of a packed row.
 _OF_TOKENS = ("document", "position")
@@ -319,10 +327,3 @@ def _segment_outputs(*, padded: bool) -> list[OutputPlan]:
     if padded:
         hidden.append(OutputPlan(".real", "real_row", (), Field(torch.bool), hidden=True))
     return hidden
-
-
-def check_choice(what: str, value: object, choices: Sequence[object]) -> None:
-    """Raise ValueError, which names `what`, unless a value is one of its choices."""
-    if value not in choices:
-        *first, last = map(repr, choices)
-        raise ValueError(f"Expected {what} to be {', '.join(first)} or {last}, got {value!r}")

@@ -110,7 +110,7 @@ class Kernel:
             # numba is imported only here, so that programs without kernels don't wait for it.
             from fastload.steps.kernel_code import compiled
 
-            with contextlib.suppress(TypeError):
+            with contextlib.suppress(TypeError):  # only a cache needs the digest, and asks again
                 self._digests[key] = self._digest_now()
             self._codes[key] = compiled(self, key)
         return self._codes[key]

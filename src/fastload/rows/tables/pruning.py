@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as pads
-from pyarrow.fs import LocalFileSystem
 
-from fastload.rows.filter_schema import FilterSchema
+from fastload.rows.filter_schema import FilterSchema, not_excluded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,14 +30,7 @@ def prune_files(table: Table, filters: Any) -> Sequence[TableFile]:
     columns = table.columns
     schema = FilterSchema(columns.arrow, columns.location, {})
     expression = schema.predicate(filters, None).filters
-    # pyarrow prunes fragments by their partition expressions, without reading the fragments.
-    form, system = pads.IpcFileFormat(), LocalFileSystem()
-    fragments = [
-        form.make_fragment(str(index), system, partition_expression=_guarantee(file))
-        for index, file in enumerate(table.files)
-    ]
-    dataset = pads.FileSystemDataset(fragments, columns.arrow, form, system)
-    kept = sorted(int(fragment.path) for fragment in dataset.get_fragments(expression))
+    kept = not_excluded(map(_guarantee, table.files), columns.arrow, expression)
     # A dataset without rows still has its columns, for which it needs a file.
     return [table.files[index] for index in kept or [0]]
 
