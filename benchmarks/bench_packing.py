@@ -32,8 +32,7 @@ import torch
 from support.packers import PEERS, Packer, numpy_best_fit, numpy_stream
 
 from fastload import FastParquetDataset, Pack, TokenBudget
-from fastload.plan.position import Position
-from fastload.plan.progress import WorkerSlot
+from fastload.plan.position import Position, WorkerSlot
 from fastload.plan.units.windows import UnitsOfWindows
 from fastload.rows.values.tokens import token_units
 from fastload.runtime.cores import available_cores

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastload import FastParquetDataset
-from fastload.plan.progress import Leg, WorkerSlot
+from fastload.plan.position import Leg, WorkerSlot
 from support.own_process import in_its_own_process
 from support.worker_plan import worker_plan
 

@@ -10,7 +10,7 @@ from drawing import ADDED, FILTERS, describe, values_of
 
 from fastload import Column
 from fastload.plan.options import Options
-from fastload.plan.progress import WorkerSlot
+from fastload.plan.position import WorkerSlot
 from fastload.plan.sequence import RowGroups
 from fastload.rows.predicate import parse_split
 from fastload.rows.row_hash import hash_columns

@@ -24,7 +24,7 @@ from torch.utils.data import DataLoader
 
 import fastload
 from fastload import CorruptFileError, FastParquetDataset
-from fastload.plan.progress import advance
+from fastload.plan.position import advance
 from fastload.plan.substitution import NothingReadableError
 from support.plan_definition import epoch_rows
 

@@ -9,7 +9,7 @@ from fastload.plan.mix.mix_plan import mix_batches, mix_plan
 from fastload.plan.mix.mixture import Mixture, SourceUnits
 from fastload.plan.options import Options
 from fastload.plan.permutation import permutation
-from fastload.plan.progress import WorkerSlot, advance
+from fastload.plan.position import WorkerSlot, advance
 from fastload.plan.sequence import RowGroups
 from fastload.plan.units.by_tokens import Tokens, TokenUnits
 from fastload.plan.units.canonical import CanonicalUnits

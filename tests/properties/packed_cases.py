@@ -13,7 +13,7 @@ from plan_cases import even_slices, plain_outputs, plain_remaining
 from fastload import Pack, TokenBudget
 from fastload.plan.options import Options
 from fastload.plan.permutation import permutation, stream_key
-from fastload.plan.progress import Leg, going_on
+from fastload.plan.position import Leg, going_on
 from fastload.plan.sequence import RowGroups
 from support.packing import best_fit
 from support.plan_definition import epoch_rows

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from fastload.plan.options import Options
-from fastload.plan.progress import Leg, WorkerSlot, batches
+from fastload.plan.position import Leg, WorkerSlot, batches
 from fastload.plan.sequence import RowGroups
 from support.plan_definition import epoch_rows, rows_of
 from support.worker_plan import worker_plan

@@ -5,8 +5,7 @@ import pytest
 
 from fastload.plan.options import Options
 from fastload.plan.permutation import permutation
-from fastload.plan.position import Position
-from fastload.plan.progress import WorkerSlot
+from fastload.plan.position import Position, WorkerSlot
 from fastload.plan.read_plan import PADDING
 from fastload.plan.sequence import RowGroups
 from fastload.plan.units.canonical import CanonicalUnits, slice_options

@@ -20,8 +20,7 @@ from torch.utils.data import DataLoader
 from fastload import FastParquetDataset, Pack, TokenBudget
 from fastload.plan.options import Options
 from fastload.plan.permutation import permutation
-from fastload.plan.position import Position
-from fastload.plan.progress import WorkerSlot, advance
+from fastload.plan.position import Position, WorkerSlot, advance
 from fastload.plan.rank_split import RankSplit, whole_epoch
 from fastload.plan.steps import delivered_rows
 from fastload.plan.units.canonical import row_units, slice_options

@@ -13,7 +13,7 @@ from spec_cases import outputs_of
 
 from fastload import FastParquetDataset
 from fastload.plan.options import Options
-from fastload.plan.progress import WorkerSlot
+from fastload.plan.position import WorkerSlot
 from fastload.plan.read_plan import read_plan
 from fastload.testing import assert_same_batches, assert_same_rows
 from support.plan_definition import epoch_rows, rows_of

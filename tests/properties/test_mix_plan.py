@@ -14,8 +14,7 @@ from fastload.plan.mix.mix_plan import mix_batches, mix_plan, mix_step
 from fastload.plan.mix.mixture import Mixture, SourceUnits
 from fastload.plan.options import Options
 from fastload.plan.permutation import permutation
-from fastload.plan.position import Position
-from fastload.plan.progress import Leg, WorkerSlot, advance
+from fastload.plan.position import Leg, Position, WorkerSlot, advance
 from fastload.plan.steps import step_of_leg
 from fastload.plan.units.packed import PackedUnits, Packing
 from support.packing import PACKER

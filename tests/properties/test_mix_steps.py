@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mix_cases import in_turn, legs, mixtures, run, shapes
 
 from fastload.plan.mix.mix_plan import mix_batches, mix_plan, mix_step
-from fastload.plan.progress import Leg, WorkerSlot, advance, steps_of
+from fastload.plan.position import Leg, WorkerSlot, advance, steps_of
 from fastload.plan.skipped_steps import steps_over
 from fastload.plan.steps import step_of_leg
 

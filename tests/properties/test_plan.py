@@ -21,8 +21,7 @@ from plan_cases import (
     worlds,
 )
 
-from fastload.plan.position import Position
-from fastload.plan.progress import WorkerSlot, advance, remaining_rows
+from fastload.plan.position import Position, WorkerSlot, advance, remaining_rows
 from fastload.plan.units.units import RowUnits
 from support.plan_definition import rows_of
 

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 
 import fastload
 from fastload import FastParquetDataset
-from fastload.plan.progress import advance
+from fastload.plan.position import advance
 from fastload.plan.steps import rows_in, step_of_leg, step_shares
 from support.sample_files import write_files
 

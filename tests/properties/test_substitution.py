@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from plan_cases import Case, cases, legs, progress_of, worlds
 
 from fastload.plan.options import Options
-from fastload.plan.progress import WorkerSlot, turn
+from fastload.plan.position import WorkerSlot, turn
 from fastload.plan.sequence import RowGroups
 from fastload.plan.substitution import NothingReadableError, Substitution
 from support.plan_definition import rows_of

@@ -40,8 +40,7 @@ from fastload.engine.cache.cache import DecodedCache
 from fastload.engine.first_rows import fields_after, first_rows
 from fastload.engine.stats import NO_MEMORY, Stats, stats_of
 from fastload.plan.options import Options, Uneven
-from fastload.plan.position import Position
-from fastload.plan.progress import steps_of
+from fastload.plan.position import Position, steps_of
 from fastload.plan.skipped_steps import skipped_steps
 from fastload.plan.units.canonical import row_units, slice_options
 from fastload.plan.units.weighted import UnknownWeights
@@ -81,7 +80,7 @@ if TYPE_CHECKING:
     from fastload.dataset.lookup.take import Indices
     from fastload.engine.engine import Engine
     from fastload.plan.intervals import Int64s
-    from fastload.plan.progress import WorkerSlot
+    from fastload.plan.position import WorkerSlot
     from fastload.plan.steps import StepOfLeg
     from fastload.plan.units.units import Units
     from fastload.rows.predicate import Filters, SplitArgument

@@ -69,8 +69,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import get_worker_info
 
-from fastload.plan.position import Position
-from fastload.plan.progress import Leg
+from fastload.plan.position import Leg, Position
 from fastload.runtime.shared_record import SharedArrays, SharedRecord
 
 if TYPE_CHECKING:

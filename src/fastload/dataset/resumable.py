@@ -14,8 +14,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 from fastload.dataset.accelerate_guard import refuse_second_batching, refuse_second_split
 from fastload.dataset.epochs import EpochCell, PassStart, check_epoch, resolved
 from fastload.plan.options import expect_at_least
-from fastload.plan.position import BatchPosition
-from fastload.plan.progress import WorkerSlot, steps_of
+from fastload.plan.position import BatchPosition, WorkerSlot, steps_of
 from fastload.plan.steps import step_of_leg
 from fastload.runtime.digest import digest
 from fastload.runtime.user_warnings import warn

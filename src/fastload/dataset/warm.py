@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from fastload.engine.cache.arrow_format import UncacheableError
 from fastload.errors import CacheError, CorruptFileError
-from fastload.plan.progress import WorkerSlot
+from fastload.plan.position import WorkerSlot
 from fastload.plan.read_plan import ReadPlan, read_plan
 from fastload.runtime.progress import showing
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from fastload.errors import CorruptFileError, note
 from fastload.plan.options import Options
-from fastload.plan.progress import WorkerSlot
+from fastload.plan.position import WorkerSlot
 from fastload.plan.read_plan import read_plan
 from fastload.plan.sequence import RowGroups
 from fastload.steps.outputs import field_of

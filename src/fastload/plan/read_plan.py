@@ -2,7 +2,7 @@
 
 Pure: the functions compute a ReadPlan from row counts, seed, epoch, rank, worker, options and
 progress, without I/O, torch or clock. A position is an index into the epoch's one sequence of
-rows, which does not depend on ranks, workers or threads. Module `progress` decides which positions
+rows, which does not depend on ranks, workers or threads. Module `position` decides which positions
 a worker delivers; this module finds the row groups in which the positions lie.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from fastload.plan.intervals import Int64s, cut, edges_of
 from fastload.plan.permutation import stream_keys
-from fastload.plan.progress import share
+from fastload.plan.position import share
 from fastload.plan.sequence import EpochSequence
 from fastload.plan.shuffle_windows import WINDOW_STREAM, ShuffleWindows
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fastload.plan.options import Options
-    from fastload.plan.progress import WorkerSlot
+    from fastload.plan.position import WorkerSlot
     from fastload.plan.rank_split import Share
     from fastload.plan.sequence import RowGroups
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from fastload.plan.intervals import edges_of, near_equal
 from fastload.plan.permutation import permutation
-from fastload.plan.progress import Leg, merged, split_rest, steps_of
+from fastload.plan.position import Leg, merged, split_rest, steps_of
 from fastload.plan.rank_split import Share
 from fastload.plan.read_plan import PADDING, share_plan
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from fastload.dataset.dataset import FastParquetDataset
 from fastload.plan.intervals import edges_of
-from fastload.plan.progress import WorkerSlot
+from fastload.plan.position import WorkerSlot
 from fastload.plan.read_plan import ReadPlan, read_plan
 from fastload.runtime.native import core
 

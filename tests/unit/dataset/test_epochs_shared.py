@@ -11,8 +11,7 @@ import pytest
 
 from fastload.dataset import epochs
 from fastload.dataset.epochs import EpochCell, PassStart, check_epoch, resolved
-from fastload.plan.position import Position
-from fastload.plan.progress import Leg
+from fastload.plan.position import Leg, Position
 
 
 def never(position):

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from fastload import SourceChangedError
 from fastload.dataset.state import decode_state, encode_state
 from fastload.plan.options import Options
-from fastload.plan.position import Position
-from fastload.plan.progress import Leg
+from fastload.plan.position import Leg, Position
 from fastload.rows.predicate import Predicate, Split
 
 SOURCE = SimpleNamespace(

@@ -7,8 +7,15 @@ import pytest
 
 from fastload.plan.options import Options
 from fastload.plan.permutation import stream_key
-from fastload.plan.position import BatchPosition, Position
-from fastload.plan.progress import Leg, WorkerSlot, advance, batches, remaining_rows
+from fastload.plan.position import (
+    BatchPosition,
+    Leg,
+    Position,
+    WorkerSlot,
+    advance,
+    batches,
+    remaining_rows,
+)
 from fastload.plan.read_plan import read_plan, row_group_plan
 from fastload.plan.sequence import RowGroups
 from support.plan_definition import epoch_rows, rows_of

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from fastload.dataset.ranks import Rank
     from fastload.engine.stats import Stats
     from fastload.plan.mix.mix_plan import MixPlan
-    from fastload.plan.progress import WorkerSlot
+    from fastload.plan.position import WorkerSlot
     from fastload.plan.steps import StepOfLeg
     from fastload.runtime.native import core
     from fastload.schema.fields import Schema

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fastload.engine.stats import Stats
     from fastload.plan.mix.source_share import SourceShare
     from fastload.plan.options import Options
-    from fastload.plan.progress import WorkerSlot
+    from fastload.plan.position import WorkerSlot
     from fastload.plan.units.units import Units
     from fastload.rows.selection import EpochRows
     from fastload.runtime.native import core

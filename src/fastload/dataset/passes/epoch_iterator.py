@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from fastload.batch.batch import Batch
     from fastload.dataset.passes.feed import Feed
     from fastload.plan.intervals import Int64s
-    from fastload.plan.position import Position
-    from fastload.plan.progress import WorkerSlot
+    from fastload.plan.position import Position, WorkerSlot
 
 __all__ = ["EpochIterator", "RowIterator"]
 

@@ -10,8 +10,7 @@ if TYPE_CHECKING:
     from fastload.dataset.passes.feed import OpenFeed
     from fastload.dataset.passes.open_feed import FeedFactory
     from fastload.engine.engine import Engine
-    from fastload.plan.position import Position
-    from fastload.plan.progress import WorkerSlot
+    from fastload.plan.position import Position, WorkerSlot
     from fastload.runtime.native import core
 
 __all__ = ["LookAhead", "NextPass", "PreparedPass"]

@@ -9,8 +9,7 @@ from fastload.dataset.passes.block_feed import BlockFeed
 from fastload.dataset.passes.scan_feed import ScanFeed, SkippingFeed
 from fastload.dataset.passes.step_feed import SteppedFeed
 from fastload.engine.cache.block_engine import BlockEngine
-from fastload.plan.position import Position
-from fastload.plan.progress import turn
+from fastload.plan.position import Position, turn
 from fastload.plan.substitution import Substitution
 from fastload.runtime.user_warnings import warn
 from fastload.steps.run import SeedKey
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from fastload.dataset.process_engine import ProcessEngine
     from fastload.engine.engine import Engine
     from fastload.plan.mix.source_share import SourceShare
-    from fastload.plan.progress import WorkerSlot
+    from fastload.plan.position import WorkerSlot
     from fastload.plan.rank_split import Share
     from fastload.plan.read_plan import ReadPlan
     from fastload.plan.units.units import Units

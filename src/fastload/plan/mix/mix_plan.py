@@ -27,7 +27,7 @@ import numpy as np
 from fastload.plan.mix.draws import Stock, draw_sources
 from fastload.plan.mix.source_share import SourceShare, batch_numbers, ranges_to_deliver
 from fastload.plan.permutation import stream_key
-from fastload.plan.progress import going_on, merged, steps_of
+from fastload.plan.position import going_on, merged, steps_of
 from fastload.plan.rank_split import expect_delivered
 from fastload.plan.skipped_steps import skipped_steps
 from fastload.plan.steps import StepShare
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from fastload.plan.intervals import Int64s
     from fastload.plan.mix.draws import Indices
     from fastload.plan.mix.mixture import Mixture
-    from fastload.plan.progress import Leg, WorkerSlot
+    from fastload.plan.position import Leg, WorkerSlot
     from fastload.plan.rank_split import RankSplit
     from fastload.plan.steps import StepOfLeg
 

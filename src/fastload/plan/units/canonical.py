@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 
     from fastload.plan.options import Options
     from fastload.plan.permutation import Permute
-    from fastload.plan.position import Position
-    from fastload.plan.progress import Leg, WorkerSlot
+    from fastload.plan.position import Leg, Position, WorkerSlot
     from fastload.plan.read_plan import ReadPlan
     from fastload.plan.sequence import RowGroups
     from fastload.plan.steps import StepOfLeg, StepShare

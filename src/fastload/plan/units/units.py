@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fastload.plan.permutation import permutation
-from fastload.plan.progress import batches, remaining_rows, share
+from fastload.plan.position import batches, remaining_rows, share
 from fastload.plan.read_plan import ReadPlan, share_plan, window_cuts
 from fastload.plan.sequence import EpochSequence
 from fastload.plan.shuffle_windows import ShuffleWindows
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from fastload.plan.intervals import Int64s
     from fastload.plan.options import Options
     from fastload.plan.permutation import Permute
-    from fastload.plan.position import Position
-    from fastload.plan.progress import WorkerSlot
+    from fastload.plan.position import Position, WorkerSlot
     from fastload.plan.rank_split import Share
     from fastload.plan.read_plan import WindowCuts
     from fastload.plan.sequence import RowGroups

@@ -18,7 +18,7 @@ from fastload.engine.budget import divide_budget
 from fastload.engine.engine import Engine
 from fastload.engine.work_units import work_units
 from fastload.plan.options import Options
-from fastload.plan.progress import WorkerSlot
+from fastload.plan.position import WorkerSlot
 from fastload.plan.read_plan import read_plan
 from fastload.plan.sequence import RowGroups
 from fastload.rows.selection import key_of_file
