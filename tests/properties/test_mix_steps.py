@@ -9,7 +9,7 @@ from mix_cases import in_turn, legs, mixtures, run, shapes
 
 from fastload.plan.mix.mix_plan import mix_batches, mix_plan, mix_step
 from fastload.plan.position import Leg, WorkerSlot, advance, steps_of
-from fastload.plan.skipped_steps import steps_over
+from fastload.plan.rank_split import steps_over
 from fastload.plan.steps import step_of_leg
 
 SLICES = 12

@@ -14,7 +14,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 import fastload
 from fastload import FastParquetDataset
 from fastload.plan.position import advance
-from fastload.plan.skipped_steps import skipped_steps, steps_over
+from fastload.plan.rank_split import skipped_steps, steps_over
 from support.deliveries import assert_other_steps_stay
 from support.sample_files import write_files, write_sample
 

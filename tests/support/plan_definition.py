@@ -3,8 +3,7 @@
 import numpy as np
 
 from fastload.plan.permutation import permutation, stream_key
-from fastload.plan.sequence import ROW_GROUP_STREAM
-from fastload.plan.shuffle_windows import WINDOW_STREAM, windows_end_with_slices
+from fastload.plan.sequence import ROW_GROUP_STREAM, WINDOW_STREAM, windows_end_with_slices
 
 
 def rows_of(plan):

@@ -41,7 +41,7 @@ from fastload.engine.first_rows import fields_after, first_rows
 from fastload.engine.stats import NO_MEMORY, Stats, stats_of
 from fastload.plan.options import Options, Uneven
 from fastload.plan.position import Position, steps_of
-from fastload.plan.skipped_steps import skipped_steps
+from fastload.plan.rank_split import skipped_steps
 from fastload.plan.units.canonical import row_units, slice_options
 from fastload.plan.units.weighted import UnknownWeights
 from fastload.rows.predicate import Predicate, parse_filters, parse_split

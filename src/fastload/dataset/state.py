@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from fastload.dataset.epochs import check_epoch
 from fastload.errors import SourceChangedError
 from fastload.plan.position import Leg, Position
-from fastload.plan.shuffle_windows import windows_end_with_slices
+from fastload.plan.sequence import windows_end_with_slices
 from fastload.runtime.digest import digest
 from fastload.source.fingerprint import changed_file, same_files
 

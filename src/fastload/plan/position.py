@@ -36,8 +36,7 @@ import numpy as np
 
 from fastload.plan.intervals import Int64s, near_equal
 from fastload.plan.options import Options, expect_at_least
-from fastload.plan.rank_split import RankSplit, Share, whole_epoch
-from fastload.plan.skipped_steps import part_of_worker, skipped_steps
+from fastload.plan.rank_split import RankSplit, Share, part_of_worker, skipped_steps, whole_epoch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

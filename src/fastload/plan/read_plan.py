@@ -16,8 +16,7 @@ import numpy as np
 from fastload.plan.intervals import Int64s, cut, edges_of
 from fastload.plan.permutation import stream_keys
 from fastload.plan.position import share
-from fastload.plan.sequence import EpochSequence
-from fastload.plan.shuffle_windows import WINDOW_STREAM, ShuffleWindows
+from fastload.plan.sequence import WINDOW_STREAM, EpochSequence, ShuffleWindows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -21,7 +21,7 @@ from fastload.plan.mix.mix_plan import mix_batches, mix_plan, mix_step
 from fastload.plan.mix.mixture import Mixture
 from fastload.plan.options import expect_at_least
 from fastload.plan.position import Position
-from fastload.plan.skipped_steps import skipped_steps
+from fastload.plan.rank_split import skipped_steps
 from fastload.plan.units.canonical import check_ranks
 from fastload.runtime.hints import hinted_function, no_attribute
 from fastload.runtime.tracing import untraced

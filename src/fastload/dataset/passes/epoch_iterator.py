@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from fastload.plan.position import BatchPosition, batch_position_of
-from fastload.plan.skipped_steps import steps_over
+from fastload.plan.rank_split import steps_over
 from fastload.runtime.tracing import untraced
 
 if TYPE_CHECKING:

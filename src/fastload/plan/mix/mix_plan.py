@@ -8,7 +8,7 @@ count of delivered batches says exactly which rows of which source are left.
 
 With canonical slices, a batch of a source is a step of all ranks. The mix is then planned as a mix
 of one rank, and each rank delivers its slices of the steps: see module `canonical`. Steps that
-`skip_steps` leaves out are drawn, and count as delivered: see module `skipped_steps`.
+`skip_steps` leaves out are drawn, and count as delivered: see module `rank_split`.
 
 In a mix with stop="repeat", a source that ends begins anew: a repetition is an epoch of the source
 in an order of its own. If the order decides the number of units, as with packed rows, repetitions
@@ -28,8 +28,7 @@ from fastload.plan.mix.draws import Stock, draw_sources
 from fastload.plan.mix.source_share import SourceShare, batch_numbers, ranges_to_deliver
 from fastload.plan.permutation import stream_key
 from fastload.plan.position import going_on, merged, steps_of
-from fastload.plan.rank_split import expect_delivered
-from fastload.plan.skipped_steps import skipped_steps
+from fastload.plan.rank_split import expect_delivered, skipped_steps
 from fastload.plan.steps import StepShare
 from fastload.plan.units.canonical import merged_ranks, slices_of_rank, step_of_all_ranks
 

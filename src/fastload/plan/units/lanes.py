@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from fastload.plan.intervals import Int64s
     from fastload.plan.options import Options
     from fastload.plan.rank_split import Share
-    from fastload.plan.sequence import EpochSequence
-    from fastload.plan.shuffle_windows import ShuffleWindows
+    from fastload.plan.sequence import EpochSequence, ShuffleWindows
 
 __all__ = ["LaneCuts", "in_lanes", "lane_cuts", "shuffled_lanes"]
 

@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any
 from fastload.plan.permutation import permutation
 from fastload.plan.position import batches, remaining_rows, share
 from fastload.plan.read_plan import ReadPlan, share_plan, window_cuts
-from fastload.plan.sequence import EpochSequence
-from fastload.plan.shuffle_windows import ShuffleWindows
+from fastload.plan.sequence import EpochSequence, ShuffleWindows
 from fastload.plan.steps import step_shares
 from fastload.plan.units.lanes import LaneCuts, in_lanes, lane_cuts, shuffled_lanes
 

@@ -15,8 +15,7 @@ import numpy as np
 
 from fastload.plan.intervals import Int64s, edges_of
 from fastload.plan.permutation import stream_keys
-from fastload.plan.sequence import EpochSequence
-from fastload.plan.shuffle_windows import WINDOW_STREAM, ShuffleWindows
+from fastload.plan.sequence import WINDOW_STREAM, EpochSequence, ShuffleWindows
 from fastload.plan.units.units import Units
 
 if TYPE_CHECKING:
