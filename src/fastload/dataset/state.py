@@ -15,7 +15,7 @@ from fastload.errors import SourceChangedError
 from fastload.plan.position import Leg, Position
 from fastload.plan.sequence import windows_end_with_slices
 from fastload.runtime.digest import digest
-from fastload.source.fingerprint import changed_file, same_files
+from fastload.source.source import changed_file, same_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

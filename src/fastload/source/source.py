@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import SourceNotFoundError
-from fastload.source.fingerprint import file_sums, fingerprint
 from fastload.source.footers import read_footers
+from fastload.source.hive import keys_of
 from fastload.source.local_paths import find_files
-from fastload.source.stores.hub.hub_paths import commits_of
+from fastload.source.stores.hub.hub_paths import HUB, split_pinned
 from fastload.source.stores.io import IO
 from fastload.source.stores.stores import Stores
 from fastload.source.tables.delta import Delta
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from fastload.source.files import PathLike, SourceFile
     from fastload.source.tables.table import Table, TableFile
 
-__all__ = ["Source", "SourceArgument"]
+__all__ = ["Source", "SourceArgument", "changed_file", "file_sums", "same_files"]
 
 SourceArgument: TypeAlias = "PathLike | Sequence[PathLike] | Delta | Iceberg"
 """The `source` argument of a dataset."""
@@ -160,14 +162,84 @@ class Source:
         in order, and the version of the table, or the commits on the Hugging Face Hub. So the
         files of a dataset may be moved or copied, but not reordered or rewritten.
         """
-        return fingerprint(self.files, self.commits if self.table is None else self.table.identity)
+        table = self.commits if self.table is None else self.table.identity
+        digest = hashlib.blake2b(table.encode(), digest_size=16)
+        for file in self.files:
+            digest.update(_identity(file))
+        return digest.hexdigest()
 
     @cached_property
     def commits(self) -> str:
         """The commits of the files on the Hugging Face Hub, as messages call them; "" = none."""
-        return commits_of(self.files)
+        found: dict[str, None] = {}
+        for file in self.files:
+            parts = split_pinned(file.stored.path) if file.kind == HUB and file.stored else None
+            if parts is not None:
+                found[f"commit {parts[1]} of {HUB}://{parts[0]}"] = None
+        return ", ".join(sorted(found))
 
     @cached_property
     def file_sums(self) -> tuple[int, int]:
         """Sums by which a saved state finds the file that has changed."""
         return file_sums(self.files)
+
+
+# The largest prime below 2**53. Every JSON reader keeps integers below 2**53 exactly.
+_PRIME = 2**53 - 111
+
+
+def file_sums(files: Sequence[SourceFile]) -> tuple[int, int]:
+    """Return two sums from which `changed_file` finds a single changed file.
+
+    With h(i) the hash of file i, they are the sums of h(i) and of (i + 1) * h(i). When the hash
+    of one file changes by d, the sums change by d and by (i + 1) * d, whose quotient is i + 1.
+    """
+    plain = weighted = 0
+    for number, file in enumerate(files, 1):
+        own = int.from_bytes(hashlib.blake2b(_identity(file), digest_size=8).digest(), "little")
+        plain += own
+        weighted += number * own
+    return plain % _PRIME, weighted % _PRIME
+
+
+def changed_file(before: Sequence[int], now: Sequence[int], files: int) -> int | None:
+    """Return the index of the changed file, or None unless exactly one file has changed.
+
+    Args:
+        before: sums that `file_sums` returned for the files before.
+        now: sums for the present files.
+        files: number of files, the same before and now.
+    """
+    plain, weighted = ((a - b) % _PRIME for a, b in zip(now, before, strict=True))
+    if not plain:
+        return None
+    number = weighted * pow(plain, -1, _PRIME) % _PRIME
+    return number - 1 if 1 <= number <= files else None
+
+
+def same_files(before: Sequence[int], files: Sequence[SourceFile]) -> Literal["order", "keys", ""]:
+    """Return what alone tells the files of two sources apart; "" if the files differ.
+
+    Args:
+        before: sums that `file_sums` returned for the files before, as many as now.
+        files: the present files.
+
+    Returns:
+        "order" if the files are the same in another order, "keys" if they are the same with Hive
+        keys where they had none, or without the keys of all of their directories.
+    """
+    if list(before) == list(file_sums(files)):
+        return ""
+    if before[0] == file_sums(files)[0]:
+        return "order"
+    without = [replace(file, keys=()) for file in files]
+    with_all = [replace(f, keys=keys_of(f.path.split("/")[:-1], f.path)) for f in files]
+    if list(before) in (list(file_sums(without)), list(file_sums(with_all))):
+        return "keys"
+    return ""
+
+
+def _identity(file: SourceFile) -> bytes:
+    name = os.path.basename(file.path).encode("utf-8", "surrogateescape")
+    identity = b"%d:%s:%d:%s" % (len(name), name, file.size, file.digest)
+    return identity + (repr(file.keys).encode() if file.keys else b"")

@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from fastload.source.files import SourceFile
-
-__all__ = ["BUCKETS", "HUB", "commits_of", "split_pinned", "without_commit"]
+__all__ = ["BUCKETS", "HUB", "split_pinned", "without_commit"]
 
 HUB = "hf"
 """The kind of files on the Hub."""
@@ -36,13 +30,3 @@ def without_commit(path: str) -> str:
     """Return a path without the commit, so that a file has the same path in all commits."""
     parts = split_pinned(path)
     return path if parts is None else f"{parts[0]}/{parts[2]}"
-
-
-def commits_of(files: Iterable[SourceFile]) -> str:
-    """Describe the commits that files on the Hub belong to; "" if no file is on the Hub."""
-    found: dict[str, None] = {}
-    for file in files:
-        parts = split_pinned(file.stored.path) if file.kind == HUB and file.stored else None
-        if parts is not None:
-            found[f"commit {parts[1]} of {HUB}://{parts[0]}"] = None
-    return ", ".join(sorted(found))
