@@ -13,8 +13,7 @@ from fastload.errors import SourceChangedError, SourceNotFoundError, StorageErro
 from fastload.runtime.native import core
 from fastload.runtime.progress import ProgressLine
 from fastload.source.files import SourceFile
-from fastload.source.footer_cache import FooterCache, FooterKey
-from fastload.source.footer_pack import NewFooter
+from fastload.source.footer_cache import FooterCache, FooterKey, NewFooter
 from fastload.source.hive import keys_of
 from fastload.source.stores.hub.hub_paths import HUB, without_commit
 from fastload.source.stores.raw_tier import has_version
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from fastload.source.files import FoundFile, StoredFile
-    from fastload.source.footer_pack import PackedFooter
+    from fastload.source.footer_cache import PackedFooter
     from fastload.source.stores.client import StoreClient
     from fastload.source.stores.stores import Stores
 

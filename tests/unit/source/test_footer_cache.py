@@ -15,8 +15,7 @@ import pytest
 
 from fastload.runtime._core import Footer, FooterSchemas, summarize_leaves
 from fastload.runtime.disk.private_directory import publish
-from fastload.source.footer_cache import _MOST_PACKS, FooterCache, FooterKey
-from fastload.source.footer_pack import NewFooter
+from fastload.source.footer_cache import _MOST_PACKS, FooterCache, FooterKey, NewFooter
 
 DIGEST = bytes(range(16))
 
