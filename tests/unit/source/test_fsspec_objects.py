@@ -18,7 +18,7 @@ from fsspec.implementations.tar import TarFileSystem
 from pyarrow.fs import FSSpecHandler, LocalFileSystem, PyFileSystem, S3FileSystem, SubTreeFileSystem
 
 from fastload import FastParquetDataset, StorageError
-from fastload.source.stores.fsspec_objects import of_process
+from fastload.source.stores.fsspec_store import of_process
 from fastload.source.stores.raw_tier import store_identity
 
 

@@ -1,4 +1,4 @@
-"""Stores read by fsspec's filesystems."""
+"""Stores read by fsspec's filesystems, which may be objects of the user's."""
 
 # The names of fsspec's asynchronous methods begin with an underscore.
 # ruff: noqa: SLF001
@@ -14,20 +14,20 @@ from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
 from urllib.request import getproxies
+from weakref import WeakKeyDictionary
 
 from typing_extensions import override
 
 from fastload.errors import StorageError
 from fastload.source.files import StoredFile
 from fastload.source.stores.errors import NO_RANGES, check_range, status_of, without_secrets
-from fastload.source.stores.fsspec_objects import of_process
 from fastload.source.stores.fsspec_urls import is_one_at_a_time, open_url
 from fastload.source.stores.http_versions import check_version, version_of
 from fastload.source.stores.obstore_options import GCS, S3
 from fastload.source.stores.store import HTTP, Store, below, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from concurrent.futures import Executor
     from contextlib import AbstractContextManager
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from fastload.source.stores.io import IO
 
-__all__ = ["MissingPackageError", "open_filesystem", "open_protocol"]
+__all__ = ["MissingPackageError", "of_process", "open_filesystem", "open_protocol"]
 
 # Fields of a listing that tell one version of a file from another, the most reliable first.
 _VERSIONS = ("generation", "ETag", "etag", "VersionId", "mtime", "LastModified", "last_modified")
@@ -464,3 +464,56 @@ def _file(entry: Mapping[str, Any]) -> StoredFile | None:
         return None
     version = next((str(entry[name]) for name in _VERSIONS if entry.get(name)), "")
     return StoredFile(entry["name"], int(entry["size"] or 0), version)
+
+
+# The process that an object was first read in, and the lock of those who read through the object.
+_known: WeakKeyDictionary[Any, tuple[int, threading.Lock]] = WeakKeyDictionary()
+
+
+def of_process(filesystem: Any) -> tuple[Any, AbstractContextManager[Any]]:
+    """Return a filesystem of this process's, and a context in which a thread must call it.
+
+    A child of fork() makes the filesystem again: the child would share connections, and the
+    positions of open files, with its parent, and event loops and other threads don't exist in it.
+
+    Raises:
+        StorageError: a child of fork() can't make the filesystem again.
+    """
+    *_, base = layers = list(_layers(filesystem))
+    protocols = {name for layer in layers for name in _protocols(layer)}
+    locks = any(map(is_one_at_a_time, protocols))
+    pid, lock = _known.setdefault(base, (os.getpid(), threading.Lock()))
+    if pid != os.getpid():
+        filesystem, lock = _again(filesystem), threading.Lock()
+    return filesystem, lock if locks else contextlib.nullcontext()
+
+
+def _layers(filesystem: Any) -> Iterator[Any]:
+    """Yield the filesystem, and the filesystems of fsspec that lie below it."""
+    from fsspec import AbstractFileSystem
+
+    while isinstance(filesystem, AbstractFileSystem):
+        yield filesystem
+        filesystem = getattr(filesystem, "fs", None)
+
+
+def _protocols(filesystem: Any) -> tuple[str, ...]:
+    names = type(filesystem).protocol
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def _again(filesystem: Any) -> Any:
+    args = [_part(filesystem, value) for value in filesystem.storage_args]
+    options = {k: _part(filesystem, value) for k, value in filesystem.storage_options.items()}
+    return type(filesystem)(*args, **{**options, "skip_instance_cache": True})
+
+
+def _part(filesystem: Any, value: Any) -> Any:
+    from fsspec import AbstractFileSystem
+
+    if hasattr(value, "read") and not isinstance(value, AbstractFileSystem):
+        raise StorageError(
+            f"Expected a {type(filesystem).__name__} of a path for forked workers, got one of an "
+            'open file: write DataLoader(..., multiprocessing_context="forkserver")'
+        )
+    return _again(value) if isinstance(value, AbstractFileSystem) else value
