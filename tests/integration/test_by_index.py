@@ -31,7 +31,7 @@ from fastload import (
     NullValueError,
     kernel,
 )
-from fastload.dataset.lookup.take import checked_indices
+from fastload.dataset.lookup import checked_indices
 from fastload.testing import assert_same_batches
 from support.sample_files import sample_table, write_sample
 

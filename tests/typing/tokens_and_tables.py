@@ -6,7 +6,7 @@ from typing_extensions import assert_type
 
 import fastload.testing
 from fastload import Batch, Delta, FastParquetDataset, Iceberg, Pack, TokenBudget
-from fastload.dataset.lookup.view import RowsByIndex
+from fastload.dataset.lookup import RowsByIndex
 from fastload.engine.stats import Documents
 
 pack = Pack(

@@ -22,8 +22,7 @@ from fastload.dataset.arguments import (
     step_numbers,
 )
 from fastload.dataset.describe import Description
-from fastload.dataset.lookup.take import RowTaker, head
-from fastload.dataset.lookup.view import RowsByIndex
+from fastload.dataset.lookup import RowsByIndex, RowTaker, head
 from fastload.dataset.passes.epoch_iterator import EpochIterator
 from fastload.dataset.passes.next_pass import LookAhead, NextPass
 from fastload.dataset.passes.open_feed import FeedFactory
@@ -77,7 +76,7 @@ if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
     from fastload.dataset.epochs import PassStart
-    from fastload.dataset.lookup.take import Indices
+    from fastload.dataset.lookup import Indices
     from fastload.engine.engine import Engine
     from fastload.plan.intervals import Int64s
     from fastload.plan.position import WorkerSlot
