@@ -164,7 +164,7 @@ class Windows:
 
 
 class FormingThread(Protocol):
-    """A thread that forms units before they are needed, as `runtime.background` does."""
+    """A thread that forms units before they are needed, as `BackgroundValue` does."""
 
     def begin(self, name: tuple[int, int], compute: Callable[[], Any]) -> None:
         """Begin to compute the value of a name."""

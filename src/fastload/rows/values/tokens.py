@@ -1,37 +1,54 @@
-"""Units that are made of tokens: packed rows, and batches with a budget of tokens."""
+"""Units that are made of tokens: packed rows, and batches with a budget of tokens.
+
+They need the lengths of a column's lists, found once for each version of a file and kept on disk.
+"""
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
+import torch
 
 from fastload.engine.stats import Documents
+from fastload.errors import NullValueError
 from fastload.plan.units.by_tokens import Tokens, TokenUnits
 from fastload.plan.units.canonical import CanonicalUnits, slice_options
 from fastload.plan.units.packed import PackedUnits, Packer, Packing
-from fastload.rows.values.lengths import find_lengths
-from fastload.rows.values.row_values import place_of
-from fastload.runtime.background import BackgroundValue
+from fastload.plan.units.windows import Lengths
+from fastload.rows.values.row_values import (
+    ValueCache,
+    keys_of_column,
+    place_of,
+    read_files,
+    values_that_stay,
+)
 from fastload.runtime.digest import digest
 from fastload.runtime.native import core
 from fastload.runtime.units import counted
+from fastload.schema.fields import Field
 from fastload.schema.packs import Pack, TokenBudget, lists_of
+from fastload.schema.projection import OutputPlan, Projection
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterator, Sequence
+
+    from fastload.plan.kept_rows import FileRows
     from fastload.plan.options import Options
     from fastload.plan.position import Position
     from fastload.plan.units.units import Units
-    from fastload.plan.units.windows import Lengths
     from fastload.rows.selection import EpochRows
+    from fastload.rows.values.row_values import Values
     from fastload.schema.column_plan import ColumnPlan
-    from fastload.schema.projection import Projection
     from fastload.source.source import Source
     from fastload.source.stores.io import IO
 
 __all__ = [
     "MOST_NAME",
+    "BackgroundValue",
     "lengths_of",
     "long_documents",
     "options_by_tokens",
@@ -44,6 +61,63 @@ __all__ = [
 
 # The most characters of a column's name in a state, but for what says that it is cut.
 MOST_NAME = 200
+# The version of the way lengths are found. Entries of another version are ignored.
+_VERSION = "2"
+
+T = TypeVar("T")
+
+
+class BackgroundValue(Generic[T]):
+    """A thread that computes a value before the value is needed, one value at a time.
+
+    The thread begins with the first value, and ends with `close` or with this object. A copy, a
+    pickle and a child of fork() begin without a thread.
+    """
+
+    def __init__(self) -> None:
+        self._pid = -1
+        self._pool: ThreadPoolExecutor | None = None
+        self._latest: tuple[Hashable, Future[T]] | None = None
+
+    def begin(self, name: Hashable, compute: Callable[[], T]) -> None:
+        """Begin to compute the value of a name, unless a value is being computed.
+
+        Args:
+            name: the name of the value.
+            compute: computes the value; should hold the GIL for short times only.
+        """
+        latest = self._latest
+        if self._pool is None or self._pid != os.getpid():
+            self._pid, latest = os.getpid(), None
+            self._pool = ThreadPoolExecutor(1, thread_name_prefix="fastload-plan")
+        if latest is not None and (latest[0] == name or not latest[1].done()):
+            return
+        try:
+            self._latest = name, self._pool.submit(compute)
+        except RuntimeError:  # the system refuses a thread, or the interpreter is ending
+            self._latest = None
+
+    def take(self, name: Hashable) -> T | None:
+        """Wait for the value of a name and hand the value over.
+
+        Returns:
+            The value; None if the value was not begun here, or if `compute` raised an exception.
+            The caller then computes the value itself.
+        """
+        latest = self._latest
+        if latest is None or latest[0] != name or self._pid != os.getpid():
+            return None
+        self._latest = None
+        return None if latest[1].exception() else latest[1].result()
+
+    def close(self) -> None:
+        """End the thread after the value that it computes. Idempotent."""
+        pool, self._pool, self._latest = self._pool, None, None
+        if pool is not None and self._pid == os.getpid():
+            pool.shutdown(wait=False)
+
+    def __reduce__(self) -> tuple[type[BackgroundValue[T]], tuple[()]]:
+        return type(self), ()
 
 
 def text_of(spec: Pack | TokenBudget) -> str:
@@ -92,6 +166,63 @@ def options_by_tokens(
     return replace(options, tokens_of=name, forms_in_windows=in_windows)
 
 
+def _find_lengths(
+    source: Source, column: ColumnPlan, rows: EpochRows, io: IO, memory_budget: int
+) -> Lengths:
+    """Return the lengths of a column's lists for the rows that stay.
+
+    Levels and offsets are read, values are not decoded.
+
+    Args:
+        source: the files.
+        column: the column, whose lists have a depth of 1.
+        rows: the rows that stay.
+        io: the options for reading files.
+        memory_budget: the bytes that this process may use.
+
+    Raises:
+        CorruptFileError, StorageError, SourceChangedError: a file can't be read.
+        NullValueError: a list of a row that stays is null, and the column has no fill.
+        ValueError: a list has 2**32 elements or more.
+    """
+    asked = digest(_VERSION, column.name, str(column.null_lists))
+    keys = keys_of_column(asked, column, source)
+    output = OutputPlan("length", "length", (0,), Field(torch.int64), length=2**62)
+    projection = Projection((replace(column, lengths_only=True),), (output,), 8, 0)
+    cache = ValueCache("lengths", "the lengths of lists", b"FLLENS01", "u", (1, 2, 4))
+
+    def found(keys: Sequence[str], stay: EpochRows | None = None) -> list[Values]:
+        def read(files: Sequence[int]) -> Iterator[Values]:
+            return map(_narrow, read_files(source, projection, files, io, memory_budget, stay))
+
+        return cache.found(keys, "measured lists of", read)
+
+    try:
+        lengths = values_that_stay(found(keys), source, rows.files)
+    except NullValueError:
+        if not rows.files:
+            raise
+        # The null list may lie in a row that does not stay.
+        kept = [digest(key, *_bytes(file)) for key, file in zip(keys, rows.files, strict=True)]
+        lengths = found(kept, rows)
+    nothing = np.zeros(0, np.uint32)
+    return Lengths(rows.row_groups, np.concatenate([nothing, *lengths], dtype=np.uint32))
+
+
+def _bytes(rows: FileRows) -> tuple[bytes, ...]:
+    return rows.counts.tobytes(), rows.offsets.tobytes(), rows.bits.tobytes()
+
+
+def _narrow(lengths: Values) -> Values:
+    most = int(lengths.max(initial=0))
+    if most >= 2**32:
+        raise ValueError(f"Expected lists of fewer than 2**32 elements, got one of {most}")
+    for dtype in (np.uint8, np.uint16):
+        if most <= np.iinfo(dtype).max:
+            return lengths.astype(dtype)
+    return lengths.astype(np.uint32)
+
+
 def lengths_of(
     spec: Pack | TokenBudget,
     source: Source,
@@ -100,14 +231,14 @@ def lengths_of(
     io: IO,
     memory_budget: int,
 ) -> Lengths:
-    """Return the lengths of the lists that a spec counts; arguments as for `find_lengths`.
+    """Return the lengths of the lists that a spec counts; arguments as for `_find_lengths`.
 
     Raises:
         ValueError: `spec` refuses long lists, and there is one; the message names its place.
-        Exception: as for `find_lengths` and `lists_of`.
+        Exception: as for `_find_lengths` and `lists_of`.
     """
     column = _counted(spec, projection)
-    lengths = find_lengths(source, column, rows, io, memory_budget)
+    lengths = _find_lengths(source, column, rows, io, memory_budget)
     if spec.long == "raise":
         most = spec.tokens if isinstance(spec, TokenBudget) else spec.length
         _refuse_long(lengths, most, source, rows, spec)

@@ -10,7 +10,7 @@ import pytest
 
 from fastload import FastParquetDataset, Fixed, NullValueError, Pack, Pad, TokenBudget
 from fastload.errors import ColumnNotFoundError, CorruptFileError, SchemaError
-from fastload.rows.values import lengths as module
+from fastload.rows.values import tokens as module
 from support.token_files import documents_of, write_documents
 
 LENGTHS = np.random.default_rng(5).integers(0, 300, 500).tolist()
