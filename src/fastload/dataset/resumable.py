@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import sys
 from abc import abstractmethod
 from contextlib import contextmanager
 from functools import cached_property
@@ -11,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from torch.utils.data import IterableDataset, get_worker_info
 
-from fastload.dataset.accelerate_guard import refuse_second_batching, refuse_second_split
 from fastload.dataset.epochs import EpochCell, PassStart, check_epoch, resolved
 from fastload.plan.options import expect_at_least
 from fastload.plan.position import BatchPosition, WorkerSlot, steps_of
@@ -178,9 +178,7 @@ class Resumable(IterableDataset[_Item_co]):
             RuntimeError: Accelerate is about to split rows that the ranks have split already.
         """
         check_epoch(epoch)
-        if not self._yields_rows:
-            refuse_second_batching(self)
-        refuse_second_split(self, lambda: self._resolved_rank().world)
+        self._check_active_loader()
         self._epoch_set = epoch
         loaded = self._epochs.next.position
         self._loaded = None
@@ -467,3 +465,41 @@ class Resumable(IterableDataset[_Item_co]):
         if running is not None:
             running.end(cause, advice)
             self._consuming_s += running.consuming_s
+
+    def _check_active_loader(self) -> None:
+        """Refuse a loader of Accelerate that splits rows, or puts batches together, once more.
+
+        In every process, a loader of Accelerate calls `set_epoch` of the dataset before the loader
+        takes a batch. At this moment the loader is the active loader of Accelerate's GradientState.
+
+        Raises:
+            TypeError: the loader would stack batches. The plain Trainer of transformers makes such
+                a loader: its collators take batches for rows, and raise no error.
+            RuntimeError: the loader dispatches or shards rows that are split among ranks already.
+                With rank 0 of 1, each process reads every row, and Accelerate may split the rows.
+        """
+        loaders = sys.modules.get("accelerate.data_loader")
+        if loaders is None:
+            return
+        active = loaders.GradientState().active_dataloader
+        inner = getattr(active, "dataset", None)
+        if inner is self and active.batch_size is not None and not self._yields_rows:
+            collate = active.collate_fn
+            collate = getattr(collate, "data_collator", collate)  # of the one that removes columns
+            if getattr(collate, "__module__", "").startswith("transformers."):
+                raise TypeError(
+                    "Expected a loader with batch_size=None, got one that stacks "
+                    f"{active.batch_size} batches: use "
+                    "fastload.integrations.transformers.Trainer (the dataset's own batch_size sets "
+                    "the rows of a batch), or give the plain Trainer dataset.by_index()"
+                )
+        dispatched = isinstance(active, loaders.DataLoaderDispatcher) and inner is self
+        sharded = isinstance(inner, loaders.IterableDatasetShard) and inner.dataset is self
+        if (dispatched or sharded) and self._resolved_rank().world > 1:
+            raise RuntimeError(
+                "Expected a loader that reads the rows of its own rank, got one that Accelerate "
+                f"{'dispatches from the main process' if dispatched else 'shards once more'}, "
+                "which loses rows: write fastload.integrations.accelerate.prepare(accelerator, "
+                "loader), use fastload.integrations.transformers.Trainer, or leave the split to "
+                "Accelerate with FastParquetDataset(..., rank=0, world_size=1)"
+            )
