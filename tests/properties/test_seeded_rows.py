@@ -11,7 +11,7 @@ from semantics_cases import EXAMPLES, runs
 from torch.utils.data import DataLoader
 
 from fastload import FastParquetDataset, per_row
-from fastload.plan import row_seeds
+from fastload.plan import permutation
 from support.sample_files import write_files
 
 pytestmark = pytest.mark.timeout(1200 + 2 * EXAMPLES)
@@ -22,8 +22,8 @@ def seeds_of(run):
     rows = [sum(groups) for groups in run.files]
     file = np.repeat(np.arange(len(rows), dtype=np.int32), rows)
     row = np.concatenate([np.arange(count) for count in rows])
-    key = row_seeds.step_key(run.options["seed"], run.epoch, 0)
-    return row_seeds.seeds_of(key, file, row)
+    key = permutation.step_key(run.options["seed"], run.epoch, 0)
+    return permutation.seeds_of(key, file, row)
 
 
 def delivered(paths, run, leg, state, **options):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from fastload.batch.assembler import Assembler, Output
 from fastload.batch.transport import Sender
 from fastload.errors import StorageError
-from fastload.plan.row_seeds import step_key
+from fastload.plan.permutation import step_key
 from fastload.runtime.native import core
 from fastload.runtime.shutdown import wait_for_queues_at_exit
 from fastload.runtime.units import parse_bytes

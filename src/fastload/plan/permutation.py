@@ -1,4 +1,4 @@
-"""The random order: counter-based SplitMix64 streams and the permutations drawn from them.
+"""The random order: counter-based SplitMix64 streams, and what is drawn from them.
 
 Pure. The core draws the same numbers for the rows of a window; this module is the oracle that
 tests compare the core with.
@@ -10,6 +10,13 @@ tests compare the core with.
 - Shuffling a bucket: Durstenfeld (CACM 1964, algorithm 235).
 - Dealing elements to buckets first: Rao (Sankhya A 23, 1961) and Sandelius (J. R. Stat. Soc. B
   24, 1962). The result is as uniform as Durstenfeld's, but each step stays in a CPU cache.
+
+`augment` draws its random numbers from the seeds of rows. The seed of a row is `stream_key(seed,
+epoch, 3, step, file, row)`, made of the dataset's seed, the epoch, the number of the step in
+`augment`, the index of the row's file in `dataset.files`, and the row's number in the file. So the
+seed of a row does not depend on how an epoch is cut or read: not on ranks, workers, threads,
+batches and resumes, nor on shuffle, filters and limit. The steps of one dataset draw independent
+numbers.
 """
 
 from __future__ import annotations
@@ -26,7 +33,17 @@ if TYPE_CHECKING:
     Permute = Callable[[int, int], NDArray[np.integer]]
     """A function that returns the permutation of n rows that a key names, as `permutation`."""
 
-__all__ = ["below", "fold", "mix64", "permutation", "stream_key", "stream_keys", "stream_values"]
+__all__ = [
+    "below",
+    "fold",
+    "mix64",
+    "permutation",
+    "seeds_of",
+    "step_key",
+    "stream_key",
+    "stream_keys",
+    "stream_values",
+]
 
 _MASK = (1 << 64) - 1
 # 2**64 divided by the golden ratio, made odd: SplitMix64's increment.
@@ -138,3 +155,30 @@ def _shuffled(n: int, key: int) -> NDArray[np.int64]:
     for i, j in zip(range(n - 1, 0, -1), chosen.tolist(), strict=True):
         order[i], order[j] = order[j], order[i]
     return np.array(order, np.int64)
+
+
+# Third part, after seed and epoch, of the names of these streams. Orders and mixes use 0 to 2.
+_SEED_STREAM = 3
+
+
+def step_key(seed: int, epoch: int, step: int) -> int:
+    """Return the key of a step, which `seeds_of` combines with rows.
+
+    Args:
+        seed: seed of the dataset.
+        epoch: number of the epoch.
+        step: number of the step in `augment`.
+    """
+    return stream_key(seed, epoch, _SEED_STREAM, step)
+
+
+def seeds_of(key: int, file: NDArray[np.int32], row: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Return the seeds of B rows for a step, uint64 (B,). The core makes the same.
+
+    Args:
+        key: key of the step.
+        file: index of each row's file, (B,).
+        row: number of each row in its file, (B,).
+    """
+    whole = np.array([key], np.uint64)
+    return fold(fold(whole, file.astype(np.uint64)), row.astype(np.uint64))

@@ -10,7 +10,7 @@ import numpy as np
 from fastload.batch.assembler import Assembler
 from fastload.batch.ragged import Ragged
 from fastload.errors import note
-from fastload.plan.row_seeds import seeds_of
+from fastload.plan.permutation import seeds_of
 from fastload.steps.outputs import field_of
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastload.errors import note
-from fastload.plan.row_seeds import seeds_of, step_key
+from fastload.plan.permutation import seeds_of, step_key
 from fastload.steps.block import BlockJob, Views
 from fastload.steps.kernel import Kernel
 from fastload.steps.kernel_calls import computed

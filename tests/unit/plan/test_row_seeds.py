@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from fastload.plan.permutation import stream_key
-from fastload.plan.row_seeds import seeds_of, step_key
+from fastload.plan.permutation import seeds_of, step_key, stream_key
 
 
 def test_each_is_the_key_of_a_stream():
