@@ -29,8 +29,7 @@ from fastload.source.stores.io import IO
 from fastload.source.tables.delta import Delta
 from fastload.source.tables.iceberg import Iceberg
 from fastload.steps.kernel import kernel
-from fastload.steps.per_block import per_block
-from fastload.steps.per_row import per_row
+from fastload.steps.per_row import per_block, per_row
 
 # fmt: off
 __all__ = [

@@ -1,4 +1,4 @@
-"""Step of `preprocess` that calls a function for each row, on threads, and the job of one block."""
+"""Steps of `preprocess` that call a function for each row, or for several blocks, on threads."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     import torch
 
     from fastload.batch.ragged import Ragged
+    from fastload.steps.block import Block
     from fastload.steps.row_values import Layout
 
-__all__ = ["PerRow", "RowJob", "check_threads", "name_of", "per_row"]
+__all__ = ["PerBlock", "PerRow", "RowJob", "check_threads", "name_of", "per_block", "per_row"]
 
 # The most rows that a thread takes at once: few, so that all threads end at about the same time.
 _MOST_CHUNK_ROWS = 16
@@ -262,3 +263,49 @@ def _names(what: str, names: Any) -> tuple[str, ...]:
     if what == "outputs" and len(set(named)) < len(named):
         raise ValueError(f"Expected each output of per_row once, got {names!r}")
     return tuple(named)
+
+
+@dataclass(frozen=True, slots=True)
+class PerBlock:
+    """A step for `preprocess`, made by `per_block`.
+
+    Attributes:
+        fn: the function to call for each block.
+        threads: the number of threads of each process, or None, as `per_block` takes it.
+    """
+
+    fn: Callable[[Block], Mapping[str, Any]]
+    threads: int | None
+
+    def __repr__(self) -> str:
+        return f"per_block({name_of(self.fn)})"
+
+
+def per_block(fn: Callable[[Block], Mapping[str, Any]], threads: int | None = None) -> PerBlock:
+    """Return a step for `preprocess` that calls `fn` for the blocks of several batches at a time.
+
+    Example:
+        def total(block):
+            return {"sum": block["f1"] + block["f2"]}
+
+        FastParquetDataset("train", columns=["f1", "f2"], preprocess=per_block(total))
+
+    Use it for functions that release the GIL most of the time, such as functions that numba
+    compiled with `nogil=True`. While the consumer uses a batch, the threads work on the next
+    batches: on one batch for each thread, and on no more batches than the dataset's `prefetch`.
+    `per_block` changes neither the order nor the content of batches.
+
+    Args:
+        fn: a function `fn(block)` as `preprocess` takes. It may be called from several threads at
+            a time, and for blocks in any order.
+        threads: the number of threads of each process; None = the process's share of the cores, as
+            in `FastParquetDataset`; 0 = the thread that asks for a batch calls `fn`.
+
+    Raises:
+        TypeError, ValueError: an argument is wrong. Errors of `fn` are raised where the batch is
+            asked for.
+    """
+    if not callable(fn):
+        raise TypeError(f"Expected fn of per_block to be callable, got {fn!r}")
+    check_threads("per_block", threads)
+    return PerBlock(fn, threads)

@@ -12,8 +12,7 @@ from fastload.steps.block import BlockJob, Views
 from fastload.steps.kernel import Kernel
 from fastload.steps.kernel_calls import computed
 from fastload.steps.outputs import merge
-from fastload.steps.per_block import PerBlock
-from fastload.steps.per_row import PerRow, RowJob
+from fastload.steps.per_row import PerBlock, PerRow, RowJob
 from fastload.steps.steps import FILE, RESERVED, ROW, check_inputs, refuse_reserved
 
 if TYPE_CHECKING:

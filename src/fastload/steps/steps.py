@@ -15,8 +15,7 @@ from fastload.batch.batch import Batch
 from fastload.runtime.cores import RankCores
 from fastload.steps.block import Block
 from fastload.steps.kernel import Kernel
-from fastload.steps.per_block import PerBlock
-from fastload.steps.per_row import PerRow, name_of
+from fastload.steps.per_row import PerBlock, PerRow, name_of
 from fastload.steps.thread_pool import StepPool
 
 if TYPE_CHECKING:

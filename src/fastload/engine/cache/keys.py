@@ -12,8 +12,7 @@ from fastload.runtime.version import __version__
 from fastload.source.stores.raw_tier import identity_of
 from fastload.steps.code_digest import code_digest
 from fastload.steps.kernel import Kernel
-from fastload.steps.per_block import PerBlock
-from fastload.steps.per_row import PerRow
+from fastload.steps.per_row import PerBlock, PerRow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
