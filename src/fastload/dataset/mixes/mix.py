@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from functools import partial
+from numbers import Real
 from textwrap import indent
 from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
@@ -10,8 +13,8 @@ import numpy as np
 
 from fastload.batch.batch import Batch
 from fastload.dataset.arguments import step_numbers
-from fastload.dataset.mixes.arguments import checked_slices, checked_sources, checked_weights
 from fastload.dataset.mixes.mix_feed import MixedFeed
+from fastload.dataset.mixes.mix_source import MixSource
 from fastload.dataset.passes.epoch_iterator import EpochIterator
 from fastload.dataset.resumable import Resumable
 from fastload.dataset.state import check_skipped, decode_position, encode_position, no_state
@@ -28,7 +31,7 @@ from fastload.runtime.tracing import untraced
 from fastload.runtime.units import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -43,7 +46,6 @@ if TYPE_CHECKING:
     from fastload.schema.fields import Schema
 
 __all__ = ["MixedDataset", "mix"]
-
 
 _OF_EACH = "pass {name}= to each dataset"
 _OF_ONE = (
@@ -168,7 +170,7 @@ class MixedDataset(Resumable[Batch]):
         *,
         skip_steps: Iterable[int] = (),
     ) -> None:
-        sources = checked_sources(datasets)
+        sources = _checked_sources(datasets)
         if type(seed) is not int:
             raise TypeError(f"Expected seed as int, got {seed!r}")
         if stop not in get_args(Stop):
@@ -182,12 +184,12 @@ class MixedDataset(Resumable[Batch]):
             expect_at_least(0, skip_steps=steps[0])
         self._mixture = Mixture(
             units,
-            checked_weights(weights, names),
+            _checked_weights(weights, names),
             stop,
             seed,
             seeds,
             skip_steps=steps,
-            canonical_ranks=checked_slices(sources),
+            canonical_ranks=_checked_slices(sources),
         )
         super().__init__(Position(seed, 0, (), seeds=seeds))
         self._of = sources
@@ -392,3 +394,81 @@ class MixedDataset(Resumable[Batch]):
         own = next(self._plan(start, part).shares(number), None)
         if own is not None:
             self._of[number].prepare(own, start, part, scan)
+
+
+def _checked_sources(datasets: Mapping[str, FastParquetDataset]) -> list[MixSource]:
+    """Return the sources of a mix.
+
+    Raises:
+        ValueError, TypeError: the datasets cannot be mixed.
+    """
+    if not isinstance(datasets, Mapping):
+        raise TypeError(
+            "Expected datasets as a mapping from name to FastParquetDataset, got "
+            f"{type(datasets).__name__}"
+        )
+    if not datasets:
+        raise ValueError("Expected at least one dataset to mix, got none")
+    sources: list[MixSource] = []
+    for name, dataset in datasets.items():
+        twice = [other.name for other in sources if other.dataset is dataset]
+        if twice:
+            raise ValueError(
+                f"The dataset of source `{twice[0]}` is used twice - at source `{name}`"
+            )
+        sources.append(MixSource(name, dataset))
+    return sources
+
+
+def _checked_slices(sources: Sequence[MixSource]) -> int | None:
+    """Return the number of canonical slices of each source; None = no source has slices.
+
+    Raises:
+        ValueError: the sources disagree.
+    """
+    first = sources[0]
+    for other in sources[1:]:
+        slices, others = first.canonical_ranks, other.canonical_ranks
+        if slices == others:
+            continue
+        if slices is None or others is None:
+            have, lack = (first, other) if others is None else (other, first)
+            raise ValueError(
+                f"Expected canonical_ranks={have.canonical_ranks} as source `{have.name}` has, got "
+                f"none: write canonical_ranks={have.canonical_ranks} in each dataset, with "
+                "global_batch_size instead of batch_size unless batch_size is a TokenBudget; or "
+                f"write batch_size in each, and canonical_ranks in none - at source `{lack.name}`"
+            )
+        raise ValueError(
+            f"Expected canonical_ranks={slices} as source `{first.name}` has, got "
+            f"canonical_ranks={others}: write the same canonical_ranks in each dataset - at source "
+            f"`{other.name}`"
+        )
+    return first.canonical_ranks
+
+
+def _checked_weights(
+    weights: Mapping[str, float] | Sequence[float] | None, names: Sequence[str]
+) -> tuple[float, ...] | None:
+    """Return the weight of each source that `names` names, or None if none are given.
+
+    Raises:
+        ValueError, TypeError: the weights are not positive numbers, one for each source.
+    """
+    if weights is None:
+        return None
+    if isinstance(weights, Mapping):
+        if set(weights) != set(names):
+            raise ValueError(f"Expected weights of {list(names)}, got those of {list(weights)}")
+        weights = [weights[name] for name in names]
+    if len(weights) != len(names):
+        raise ValueError(f"Expected a weight of each of {list(names)}, got {len(weights)} weights")
+    for name, weight in zip(names, weights, strict=True):
+        given: object = weight
+        if isinstance(given, bool) or not isinstance(given, Real):
+            raise TypeError(f"Expected weights as numbers, got {weight!r} - at source `{name}`")
+        if not (weight > 0 and math.isfinite(weight)):
+            raise ValueError(
+                f"Expected positive and finite weights, got {weight!r} - at source `{name}`"
+            )
+    return tuple(float(weight) for weight in weights)
