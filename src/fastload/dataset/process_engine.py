@@ -11,10 +11,9 @@ from torch.utils.data import get_worker_info
 
 from fastload.batch.pinned_memory import memory_of_batches
 from fastload.batch.transport import Destination
-from fastload.engine.budget import Budget, divide_budget
+from fastload.engine.budget import Budget, divide_budget, work_units
 from fastload.engine.cache.block_engine import BlockArguments, BlockEngine
 from fastload.engine.engine import Engine
-from fastload.engine.work_units import work_units
 from fastload.runtime.cores import RankCores
 from fastload.runtime.user_warnings import warn
 from fastload.steps.kernel_plan import plan_kernels

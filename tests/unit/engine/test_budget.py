@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastload import FastParquetDataset
-from fastload.engine.budget import divide_budget, resolve_window
-from fastload.engine.work_units import WorkUnits
+from fastload.engine.budget import WorkUnits, divide_budget, resolve_window
 from fastload.runtime.units import parse_bytes
 
 

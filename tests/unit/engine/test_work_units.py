@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fastload import Column, FastParquetDataset, Pad, Stack
-from fastload.engine.work_units import WorkUnits, work_units
+from fastload.engine.budget import WorkUnits, work_units
 
 ROWS = 10
 NUMBERS = [f"n{number}" for number in range(80)]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from fastload.engine.budget import Budget, divide_budget
+from fastload.engine.budget import Budget, divide_budget, work_units
 from fastload.engine.cache.arrow_format import (
     UncacheableError,
     arrow_schema,
@@ -25,7 +25,6 @@ from fastload.engine.cache.maker import BlockMaker, row_groups_at_once
 from fastload.engine.cache.store import BlockStore
 from fastload.engine.engine import Engine
 from fastload.engine.first_rows import fields_after, first_rows
-from fastload.engine.work_units import work_units
 from fastload.runtime.disk.cache import tell_once
 from fastload.steps.kernel_plan import extra_outputs, plan_kernels
 from fastload.steps.steps import Steps

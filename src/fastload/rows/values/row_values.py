@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fastload.engine.budget import divide_budget
+from fastload.engine.budget import divide_budget, work_units
 from fastload.engine.engine import Engine
-from fastload.engine.work_units import work_units
 from fastload.plan.options import Options
 from fastload.plan.position import WorkerSlot
 from fastload.plan.read_plan import read_plan

@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fastload.engine.budget import divide_budget, resolve_window
-from fastload.engine.work_units import work_units
+from fastload.engine.budget import divide_budget, resolve_window, work_units
 from fastload.errors import FastloadError
 from fastload.runtime.cores import available_cores
 from fastload.schema.leaves import FileLeaves
