@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from fastload.dataset.passes.block_feed import BlockFeed
+from fastload.dataset.passes.feed import BlockFeed
 from fastload.engine.cache.arrow_format import UncacheableError
 
 

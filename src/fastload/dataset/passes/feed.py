@@ -1,18 +1,21 @@
-"""Feed: a source of batches for a pass, and the base of feeds that wrap another feed."""
+"""Feed: a source of batches for a pass, the base of feeds that wrap another, and BlockFeed."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from fastload.engine.cache.arrow_format import UncacheableError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fastload.batch.batch import Batch
+    from fastload.engine.cache.block_engine import BlockEngine
     from fastload.engine.engine import Engine
     from fastload.plan.position import BatchPosition
     from fastload.runtime.native import core
 
-__all__ = ["Feed", "OpenFeed", "WrappedFeed"]
+__all__ = ["BlockFeed", "Feed", "OpenFeed", "WrappedFeed"]
 
 
 class Feed(Protocol):
@@ -86,3 +89,82 @@ class WrappedFeed:
     def close(self) -> None:
         """Abandon the batches that are left. Idempotent."""
         self._feed.close()
+
+
+class BlockFeed(WrappedFeed):
+    """A feed over cached row groups, replaced by a feed over files once a row group isn't kept.
+
+    This is the only way in which a pass deals with a row group that can't be kept: the rest of
+    the pass, and all later passes of the process, read the files.
+
+    Args:
+        feed: the feed over cached row groups.
+        engine: the engine of the feed.
+        rest: opens a feed over the rest of the pass, given the engine that reads the files, and
+            the count of batches handed out so far (of rows, if `counts_rows`).
+        counts_rows: True if the pass hands out single rows.
+    """
+
+    def __init__(
+        self,
+        feed: OpenFeed,
+        engine: BlockEngine,
+        rest: Callable[[Engine, int], OpenFeed],
+        *,
+        counts_rows: bool,
+    ) -> None:
+        super().__init__(feed)
+        self._engine = engine
+        self._rest = rest
+        self._counts_rows = counts_rows
+        self._handed_out = 0
+        self._got: Batch | None = None  # a batch that was not counted yet, because of Ctrl-C
+        self._given_up = False  # the feed was closed, and the rest is not open yet
+        self._cause: UncacheableError | None = None  # the error because of which it was closed
+
+    @property
+    def lead(self) -> int:
+        """Number of rows at the start of the latest batch that must not be delivered."""
+        return self._feed.lead
+
+    def begin(self) -> None:
+        """Begin the pass, if the feed was opened to prepare the next pass."""
+        if self._engine.replaced:  # by the pass that ran before
+            self._fall_back(None)
+        else:
+            super().begin()
+
+    def next(self, mark: BatchPosition) -> Batch | None:
+        """Return the next batch, with the position `mark`; None at the end."""
+        if self._given_up:  # an error, or Ctrl-C, left the rest unopened
+            self._open_rest()
+        batch = self._got
+        try:
+            if batch is None:
+                batch = self._feed.next(mark)
+        except UncacheableError as cause:
+            self._fall_back(cause)
+            batch = self._feed.next(mark)
+        if batch is not None:
+            self._got = batch
+            rows = batch.rows - self.lead if self._counts_rows else 1
+            self._handed_out += rows
+            self._got = None
+        return batch
+
+    def close(self) -> None:
+        """Abandon the batches that are left. Idempotent."""
+        self._got = None
+        super().close()
+
+    def _fall_back(self, cause: UncacheableError | None) -> None:
+        on_opened, self._feed.on_opened = self._feed.on_opened, None
+        self._given_up, self._cause = True, cause
+        self._feed.close()
+        if on_opened is not None:
+            on_opened(None)
+        self._open_rest()
+
+    def _open_rest(self) -> None:
+        self._feed = self._rest(self._engine.fall_back(self._cause), self._handed_out)
+        self._given_up, self._cause = False, None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from fastload.dataset.passes.block_feed import BlockFeed
+from fastload.dataset.passes.feed import BlockFeed
 from fastload.dataset.passes.scan_feed import ScanFeed, SkippingFeed
 from fastload.dataset.passes.step_feed import SteppedFeed
 from fastload.engine.cache.block_engine import BlockEngine
