@@ -10,7 +10,7 @@ import pytest
 
 from fastload import Column, CorruptFileError, FastParquetDataset, UnsupportedTypeError
 from fastload.testing import assert_same_rows
-from fastload.testing.expected_leaves import leaves_of
+from fastload.testing.expected_numbers import leaves_of
 from support.data_files import DIRECTORY
 from support.stored_tables import fill_of, takable
 from support.taken_rows import assert_taken

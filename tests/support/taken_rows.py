@@ -5,7 +5,7 @@ import pyarrow as pa
 
 from fastload import Column, FastParquetDataset
 from fastload.testing import assert_same_rows
-from fastload.testing.expected_leaves import leaves_of
+from fastload.testing.expected_numbers import leaves_of
 from support.stored_tables import fill_of
 
 

@@ -26,8 +26,14 @@ from fastload.schema.columns import (
     column_name,
     torch_dtype,
 )
-from fastload.testing.expected_leaves import ArrowLeaf, leaves_of
-from fastload.testing.expected_numbers import cast, is_binary, is_text, numbers_of
+from fastload.testing.expected_numbers import (
+    ArrowLeaf,
+    cast,
+    is_binary,
+    is_text,
+    leaves_of,
+    numbers_of,
+)
 
 if TYPE_CHECKING:
     from fastload.schema.projection import Columns, Nulls
