@@ -14,7 +14,7 @@ from fastload.batch.ragged import Ragged, own_rows
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["arrow_array", "record_batch"]
+__all__ = ["record_batch"]
 
 
 def record_batch(batch: Mapping[str, Any]) -> pa.RecordBatch:

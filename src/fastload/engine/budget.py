@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from fastload.schema.projection import OutputPlan
 
-__all__ = ["Budget", "WorkUnits", "divide_budget", "resolve_window", "work_units"]
+__all__ = ["Budget", "divide_budget", "resolve_window", "work_units"]
 
 _MIB = 1 << 20
 # A window mixes rows well and stays in memory; a larger window costs more than it gains.

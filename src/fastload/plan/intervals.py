@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Cuts", "Int64s", "cut", "edges_of", "near_equal", "select"]
+__all__ = ["Int64s", "cut", "edges_of", "near_equal", "select"]
 
 Int64s = NDArray[np.int64]
 

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "below",
-    "fold",
-    "mix64",
     "permutation",
     "seeds_of",
     "step_key",

@@ -46,8 +46,6 @@ __all__ = [
     "Leg",
     "Position",
     "WorkerSlot",
-    "WorkerTurn",
-    "advance",
     "batch_position_of",
     "batches",
     "going_on",

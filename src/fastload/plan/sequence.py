@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from fastload.plan.permutation import Permute
 
 __all__ = [
-    "ROW_GROUP_STREAM",
     "WINDOW_STREAM",
     "EpochSequence",
     "RowGroups",

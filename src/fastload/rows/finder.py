@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from fastload.rows.predicate import Predicate
     from fastload.source.source import Source
 
-__all__ = ["FileRowsFound", "RowFinder"]
+__all__ = ["RowFinder"]
 
 # The number of files whose footers are in memory at a time. After them, their rows are cached.
 _FILES_AT_ONCE = 64

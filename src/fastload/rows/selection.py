@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from fastload.rows.skip_report import SkipReport
     from fastload.source.source import Source
 
-__all__ = ["EpochRows", "key_of_file", "select_rows"]
+__all__ = ["EpochRows", "key_of_file"]
 
 # The version of the way rows are found. Entries of another version are ignored.
 _VERSION = "2"

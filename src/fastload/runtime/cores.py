@@ -15,7 +15,7 @@ from fastload.runtime.platform import launcher_cores, usable_cores
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["RankCores", "available_cores", "rank_cores"]
+__all__ = ["RankCores", "available_cores"]
 
 
 class RankCores:

@@ -123,4 +123,4 @@ load(fitting(PYARROW_VERSIONS, pyarrow.__version__))
 
 from fastload.runtime import _core as core  # noqa: E402 - exists only after load()
 
-__all__ = ["PYARROW_VERSIONS", "check_interpreter", "core"]
+__all__ = ["PYARROW_VERSIONS", "core"]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress, Task
 
-__all__ = ["ProgressLine", "line_of", "showing"]
+__all__ = ["ProgressLine", "showing"]
 
 _EVERY_S = 5.0
 

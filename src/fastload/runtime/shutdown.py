@@ -19,7 +19,7 @@ from weakref import WeakSet
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["close_at_exit", "wait_for_foreign_threads", "wait_for_queues_at_exit"]
+__all__ = ["close_at_exit", "wait_for_queues_at_exit"]
 
 # Pickling the rest of a queue takes less time than this. A thread may still hang afterwards in
 # a full pipe that the trainer no longer reads, which does no harm.

@@ -15,7 +15,7 @@ from fastload.errors import UnsupportedTypeError
 if TYPE_CHECKING:
     from fastload.runtime.native import core
 
-__all__ = ["NUMBERS", "LeafType", "common_type", "multiplier", "resolve", "resolve_leaf"]
+__all__ = ["NUMBERS", "LeafType", "common_type", "multiplier", "resolve"]
 
 # Milliseconds of a day: Parquet stores a date64 in days, and a date64 is read in milliseconds.
 _DAY_MS = 86_400_000

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fastload.schema.column_plan import ColumnPlan
     from fastload.source.files import SourceFile
 
-__all__ = ["OFFSET_BYTES", "PlanSizes", "survey"]
+__all__ = ["OFFSET_BYTES", "survey"]
 
 OFFSET_BYTES = 8
 """Bytes of the offset that a batch holds for each list, str or bytes."""

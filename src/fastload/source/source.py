@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fastload.source.files import PathLike, SourceFile
     from fastload.source.tables.table import Table, TableFile
 
-__all__ = ["Source", "SourceArgument", "changed_file", "file_sums", "same_files"]
+__all__ = ["Source", "SourceArgument", "changed_file", "same_files"]
 
 SourceArgument: TypeAlias = "PathLike | Sequence[PathLike] | Delta | Iceberg"
 """The `source` argument of a dataset."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fastload.schema.fields import Field
     from fastload.steps.kernel_code import KernelCode
 
-__all__ = ["AddressKernel", "Kernel", "kernel"]
+__all__ = ["Kernel", "kernel"]
 
 DTypeLike: TypeAlias = "str | torch.dtype | np.dtype[Any] | type"
 

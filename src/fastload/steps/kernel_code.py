@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from fastload.steps.kernel_entry import Argument
 
-__all__ = ["Counts", "KernelCode", "compiled", "counts"]
+__all__ = ["KernelCode", "compiled"]
 
 _CHECKSUM_BYTES = len(digest())
 _BOLD = re.compile(r"\x1b\[\d*m")  # numba puts it into messages, even outside of a terminal

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fastload.steps.block import Block
     from fastload.steps.row_values import Layout
 
-__all__ = ["PerBlock", "PerRow", "RowJob", "check_threads", "name_of", "per_block", "per_row"]
+__all__ = ["PerBlock", "PerRow", "RowJob", "name_of", "per_block", "per_row"]
 
 # The most rows that a thread takes at once: few, so that all threads end at about the same time.
 _MOST_CHUNK_ROWS = 16

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Layout", "RefusedRowError", "RowValues", "column_of", "rows_of"]
+__all__ = ["Layout", "RefusedRowError", "RowValues", "rows_of"]
 
 Layout: TypeAlias = Literal["dense", "ragged"] | None
 """Layout of an output: "dense" (a tensor), "ragged" (a Ragged), None = by the values' shapes."""

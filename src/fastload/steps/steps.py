@@ -28,7 +28,6 @@ __all__ = [
     "Augment",
     "AugmentStep",
     "Preprocess",
-    "PreprocessStep",
     "Step",
     "Steps",
     "check_inputs",

@@ -14,7 +14,7 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["ArrowLeaf", "Lists", "cast", "is_binary", "is_text", "leaves_of", "numbers_of"]
+__all__ = ["ArrowLeaf", "cast", "is_binary", "is_text", "leaves_of", "numbers_of"]
 
 # Decimals with at most this many digits are exact as floats, and so are the powers of ten of their
 # scales.

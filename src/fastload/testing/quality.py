@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fastload.plan.intervals import Int64s
     from fastload.plan.sequence import RowGroups
 
-__all__ = ["ShuffleQuality", "order_quality", "shuffle_quality"]
+__all__ = ["ShuffleQuality", "shuffle_quality"]
 
 # Number of rows processed in one step, small enough that arrays stay in or near the CPU's cache.
 _STEP_ROWS = 1 << 18

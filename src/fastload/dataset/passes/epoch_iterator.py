@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fastload.plan.intervals import Int64s
     from fastload.plan.position import Position, WorkerSlot
 
-__all__ = ["EpochIterator", "RowIterator"]
+__all__ = ["EpochIterator"]
 
 
 # Saved batches hold a BatchPosition; torch.load must be allowed to make one.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fastload.plan.mix.draws import Stop
     from fastload.plan.units.units import Units
 
-__all__ = ["Mixture", "Newest", "SourceUnits"]
+__all__ = ["Mixture", "SourceUnits"]
 
 # Most numbers of units of a source that are kept, each of one repetition in one epoch.
 _KEPT_TOTALS = 1 << 10

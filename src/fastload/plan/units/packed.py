@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fastload.plan.rank_split import Share
     from fastload.plan.units.windows import FormingThread, WindowRows
 
-__all__ = ["PackedUnits", "PackedWindows", "Packer", "Packing", "Segments"]
+__all__ = ["PackedUnits", "Packer", "Packing"]
 
 Segments = NDArray[np.uint32]
 """Segments, (n, 4): row in the window, first token, number of tokens, tokens of the document."""

@@ -42,14 +42,7 @@ if TYPE_CHECKING:
     Copies = NDArray[np.uint16]
     Draw = Callable[[NDArray[np.floating], Int64s, float, int], tuple[Copies, Int64s]]
 
-__all__ = [
-    "LEAST_SUM",
-    "MOST_COPIES",
-    "RowWeights",
-    "UnknownWeights",
-    "WeightedUnits",
-    "draw_copies",
-]
+__all__ = ["LEAST_SUM", "MOST_COPIES", "RowWeights", "UnknownWeights", "WeightedUnits"]
 
 # Third part, after seed and epoch, of the name of the random stream that draws copies. Orders,
 # mixes and seeds of rows use 0 to 3.

@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MOST_NAME",
-    "BackgroundValue",
     "lengths_of",
     "long_documents",
     "options_by_tokens",

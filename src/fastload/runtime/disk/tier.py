@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from fastload.runtime.disk.cache import Cache
 
-__all__ = ["CacheTier", "Quota"]
+__all__ = ["CacheTier"]
 
 # Bytes of an entry's head, and of an object's directory and description.
 _MORE_BYTES = 64

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from fastload.source.stores.requests import Served
     from fastload.source.stores.store import Store
 
-__all__ = ["StoreClient", "backoff_s"]
+__all__ = ["StoreClient"]
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NO_RANGES",
-    "WrongLengthError",
     "check_length",
     "check_range",
     "describe",

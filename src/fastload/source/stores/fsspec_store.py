@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from fastload.source.stores.io import IO
 
-__all__ = ["MissingPackageError", "of_process", "open_filesystem", "open_protocol"]
+__all__ = ["MissingPackageError", "open_filesystem", "open_protocol"]
 
 # Fields of a listing that tell one version of a file from another, the most reliable first.
 _VERSIONS = ("generation", "ETag", "etag", "VersionId", "mtime", "LastModified", "last_modified")

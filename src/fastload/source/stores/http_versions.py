@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["WEAK", "check_version", "is_strong", "version_of"]
+__all__ = ["check_version", "is_strong", "version_of"]
 
 WEAK = "W/"
 # A server may give the time of its answer to a file that it makes.

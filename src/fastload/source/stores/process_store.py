@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from fastload.source.files import StoredFile
     from fastload.source.stores.io import IO
 
-__all__ = ["ProcessStore", "main"]
+__all__ = ["ProcessStore"]
 
 # The program of the other process. It imports only the modules that it needs: the package itself
 # would import torch.

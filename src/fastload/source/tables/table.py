@@ -25,7 +25,6 @@ __all__ = [
     "Table",
     "TableColumns",
     "TableFile",
-    "Vectors",
     "arrow_schema",
     "field_key",
     "plain_path",
