@@ -102,7 +102,7 @@ def _pruned(filters: Any, table: Table) -> Sequence[TableFile]:
     """Return the files of a table that may have rows that filters keep."""
     if filters is None:
         return table.files
-    from fastload.rows.tables.pruning import prune_files
+    from fastload.rows.filter_schema import prune_files
 
     return prune_files(table, filters)
 
