@@ -4,10 +4,9 @@ Note on `shuffle_quality`: docs/notes/collate.md.
 """
 
 from fastload.testing.quality import ShuffleQuality, shuffle_quality
-from fastload.testing.ranks import assert_ranks_agree
+from fastload.testing.ranks import assert_ranks_agree, assert_same_steps
 from fastload.testing.resume import assert_resumes_exactly
 from fastload.testing.rows import assert_same_batches, assert_same_rows
-from fastload.testing.steps import assert_same_steps
 
 __all__ = [
     "ShuffleQuality",
