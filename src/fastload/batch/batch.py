@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import pyarrow as pa
 import torch
 from torch.utils import _pytree as pytree
 from torch.utils.data._utils.collate import default_collate_fn_map
@@ -13,13 +15,12 @@ from fastload.batch.display import batch_html, batch_text, bytes_of
 from fastload.batch.hints import COLLATED, OF_BATCH, ROWS, ROWS_BY_MASK, refuse_dtype
 from fastload.batch.packed_rows import of_whole_batch, rows_of_entry, sliced_edges
 from fastload.batch.packing import pack, unpack
+from fastload.batch.ragged import Ragged, own_rows
 from fastload.batch.tensor_views import deep_copied
 from fastload.runtime.hints import nearest, no_attribute
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-
-    import pyarrow as pa
 
     from fastload.batch.origin import BatchOrigin
 
@@ -137,9 +138,17 @@ class Batch(dict[str, Any]):
                 tensor, or has a dtype that Arrow lacks.
             ValueError: Values have different numbers of rows.
         """
-        from fastload.batch.arrow import record_batch
-
-        return record_batch(self)
+        whole = of_whole_batch(self)
+        arrays = {n: arrow_array(value, n) for n, value in self.items() if n not in whole}
+        lengths = {name: len(array) for name, array in arrays.items()}
+        first = next(iter(lengths), "")
+        for name, length in lengths.items():
+            if length != lengths[first]:
+                raise ValueError(
+                    f"Expected as many rows in output `{name}` as in `{first}`, {lengths[first]}, "
+                    f"got {length}"
+                )
+        return pa.RecordBatch.from_pydict(arrays)
 
     def to_pandas(self) -> Any:
         """Return the batch as a pandas.DataFrame of B rows; lists become NumPy arrays.
@@ -278,3 +287,58 @@ pytree.register_pytree_node(
     from_dumpable_context=lambda names: _Context(tuple(names)),
     flatten_with_keys_fn=_flatten_with_keys,
 )
+
+
+def arrow_array(value: object, name: str = "") -> pa.Array:
+    """Return a tensor (B, ...) or a Ragged of B rows as an Arrow array of B values.
+
+    A tensor (B, n) becomes lists of the fixed size n, a Ragged large lists, strings or binary, and
+    bfloat16 becomes float32.
+
+    Args:
+        value: the tensor or Ragged, on any device.
+        name: name of the output, for the message of an error.
+
+    Raises:
+        TypeError: the value is neither a tensor with rows nor a Ragged, is a nested or sparse
+            tensor, or has a dtype that Arrow lacks.
+    """
+    if isinstance(value, Ragged):
+        own = own_rows(value.to("cpu"), copies=False)
+        offsets = pa.py_buffer(own.offsets.contiguous().numpy())
+        if own.kind is None:
+            items = arrow_array(own.values, name)
+            kind = pa.large_list(items.type)
+            return pa.Array.from_buffers(kind, len(own), [None, offsets], children=[items])
+        assert isinstance(own.values, torch.Tensor)
+        text = pa.py_buffer(own.values.contiguous().numpy())
+        kind = pa.large_string() if own.kind == "str" else pa.large_binary()
+        return pa.Array.from_buffers(kind, len(own), [None, offsets, text])
+    if not isinstance(value, torch.Tensor):
+        raise TypeError(
+            f"Expected a Tensor or Ragged as output `{name}`, got {type(value).__name__}: write "
+            "torch.from_numpy(array) for an array of numbers; to add strings, times or other "
+            f"Arrow values, write batch.to_arrow().append_column({name!r}, pyarrow.array(values))"
+        )
+    if value.layout != torch.strided or not value.dim():
+        kind = f"of {value.layout}" if value.dim() else "without rows"
+        raise TypeError(
+            f"Expected a dense Tensor of rows or a Ragged as output `{name}`, got a tensor {kind}: "
+            "remove the output from the batch, batch.pop(name), or replace its value"
+        )
+    dense = value.detach().to("cpu").contiguous()
+    if dense.dtype == torch.bfloat16:
+        dense = dense.float()
+    try:
+        array = pa.array(dense.reshape(-1).numpy())
+    except (pa.ArrowNotImplementedError, TypeError) as error:
+        cast = "torch.view_as_real(value)" if dense.dtype.is_complex else "value.float()"
+        raise TypeError(
+            f"Expected a dtype that Arrow has as output `{name}`, got {dense.dtype}: replace the "
+            f"value, such as by {cast}, or remove the output from the batch, batch.pop(name)"
+        ) from error
+    for level in range(dense.dim() - 1, 0, -1):
+        lists = math.prod(dense.shape[:level])
+        kind = pa.list_(array.type, dense.shape[level])  # from_arrays refuses the length 0
+        array = pa.Array.from_buffers(kind, lists, [None], children=[array])
+    return array

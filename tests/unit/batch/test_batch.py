@@ -13,9 +13,8 @@ from torch.utils import _pytree as pytree
 from torch.utils.data import DataLoader, IterableDataset, default_collate, default_convert
 from torch.utils.data._utils.pin_memory import pin_memory
 
-from fastload.batch.arrow import arrow_array
 from fastload.batch.assembler import Assembler, Output
-from fastload.batch.batch import Batch
+from fastload.batch.batch import Batch, arrow_array
 from fastload.batch.ragged import Ragged
 
 POSITION = ("epoch", 3, 17)
