@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from fastload import SchemaError
 from fastload.rows.conditions import RowConditions
-from fastload.rows.core_finder import CoreRowFinder
 from fastload.rows.filter_schema import FilterSchema
+from fastload.rows.finder import CoreRowFinder
 from fastload.rows.predicate import Predicate
 from fastload.rows.value_sets import Keys, ValueSet
 from fastload.source.source import Source
