@@ -21,7 +21,7 @@ from fastload import FastParquetDataset
 from fastload.plan.kept_rows import FileRows, pack_rows
 from fastload.rows import selection
 from fastload.rows.finder import RowFinder
-from fastload.rows.selection_cache import SelectionCache
+from fastload.rows.selection import SelectionCache
 from fastload.runtime.disk.private_directory import remove_abandoned_once
 from fastload.source.source import Source
 from fastload.source.tables.table import Table, TableColumns
@@ -143,7 +143,7 @@ def test_an_entry_stays_if_it_cannot_be_opened_now(home, source, monkeypatch):
     def too_many(*_):
         raise OSError(errno.EMFILE, "Too many open files")
 
-    monkeypatch.setattr("fastload.rows.selection_cache._read", too_many)
+    monkeypatch.setattr("fastload.rows.selection._read", too_many)
     assert SelectionCache().load(path.stem) is None
     assert path.read_bytes() == whole
 
@@ -178,7 +178,7 @@ def test_a_full_disk_is_told_once(home, tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("fastload.rows.selection_cache.publish", full)
+    monkeypatch.setattr("fastload.rows.selection.publish", full)
     with pytest.warns(UserWarning, match="No space left") as warned:
         assert kept([tmp_path / f"{i}.parquet" for i in range(3)]) == KEPT * 3
     assert len(warned) == 1
