@@ -33,7 +33,7 @@ from fastload.dataset.state import decode_state, encode_identity, encode_state
 from fastload.dataset.step_rows import step_rows
 from fastload.dataset.trace import CAPACITY, Trace, recorded
 from fastload.dataset.warm import warm
-from fastload.dataset.weights import DatasetWeights, weighted_options
+from fastload.dataset.weights import DatasetWeights
 from fastload.engine.budget import resolve_window
 from fastload.engine.cache.cache import DecodedCache
 from fastload.engine.first_rows import fields_after, first_rows
@@ -886,12 +886,12 @@ class FastParquetDataset(Resumable[_Item_co]):
         return step_rows(shares, position, [(self._source, self._rows, self._units)])[0]
 
     def _encoded(self, position: Position, worker: tuple[int, int] | None = None) -> dict[str, Any]:
-        options = weighted_options(self._options, position.weights)
+        options = self._options.weighted(position.weights)
         return encode_state(self._source, options, self._predicate, position, worker)
 
     def _identity(self) -> dict[str, Any]:
         # A position names the weights of its epoch.
-        options = weighted_options(self._options, "")
+        options = self._options.weighted("")
         return encode_identity(self._source, options, self._predicate)
 
     def _decoded(

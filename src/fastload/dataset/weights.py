@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fastload.plan.units.canonical import CanonicalUnits, slice_options
@@ -20,12 +19,7 @@ if TYPE_CHECKING:
     from fastload.source.source import Source
     from fastload.source.stores.io import IO
 
-__all__ = ["DatasetWeights", "weighted_options"]
-
-
-def weighted_options(options: Options, weights: str) -> Options:
-    """Return options with the digest of the weights of an epoch; "" = no weights."""
-    return replace(options, weights=weights or None)
+__all__ = ["DatasetWeights"]
 
 
 class DatasetWeights:
@@ -118,8 +112,8 @@ class DatasetWeights:
         order = state.get("order")
         saved = order.get("weights") if isinstance(order, Mapping) else None
         if isinstance(saved, str) and saved in {*self._known, *self._epochs.shared_weights}:
-            return weighted_options(options, saved)
-        return weighted_options(options, self.name)
+            return options.weighted(saved)
+        return options.weighted(self.name)
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy made in a worker process has shared memory of its own.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 __all__ = ["Options", "Uneven", "expect_at_least"]
@@ -68,6 +68,10 @@ class Options:
         """Return the rows of an epoch when the files have `total_rows` rows."""
         rows = max(0, total_rows - self.offset)
         return rows if self.limit is None else min(rows, self.limit)
+
+    def weighted(self, weights: str) -> Options:
+        """Return the same with the digest of the weights of an epoch; "" = no weights."""
+        return replace(self, weights=weights or None)
 
 
 def expect_at_least(least: int, **values: int) -> None:

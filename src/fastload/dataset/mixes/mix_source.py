@@ -15,7 +15,6 @@ from fastload.dataset.mixes.mix_feed import SourceFeed
 from fastload.dataset.passes.next_pass import PreparedPass
 from fastload.dataset.resumable import PASS_OF_MIX
 from fastload.dataset.state import check_identity, encode_identity
-from fastload.dataset.weights import weighted_options
 from fastload.plan.mix.mixture import SourceUnits
 from fastload.plan.position import Position
 from fastload.schema.fields import Field, Schema
@@ -218,7 +217,7 @@ class MixSource:
     def _order_options(self) -> Options:
         """The options that decide the order, with the weights of the rows."""
         weights = self.dataset._weights
-        return weighted_options(self._options, "" if weights is None else weights.name)
+        return self._options.weighted("" if weights is None else weights.name)
 
     def _open(
         self, own: SourceShare, start: Position, part: WorkerSlot, before: core.Scan | None = None
