@@ -123,6 +123,21 @@ def test_only_new_files_are_read(home, tmp_path, reads):
     assert reads == [0, 1, 1]
 
 
+def test_progress_is_shown_by_files(home, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("fastload.runtime.progress._EVERY_S", 0)
+    directory = tmp_path / "files"
+    directory.mkdir()
+    for number in range(3):
+        write_documents(directory / f"{number}.parquet", LENGTHS[:5])
+    lengths_of(directory)
+    shown = [line for line in capsys.readouterr().err.splitlines() if "lists" in line]
+    assert [line.split(" in ")[0] for line in shown] == [
+        f"fastload: measured lists of {done} of 3 files" for done in (1, 2, 3)
+    ]
+    lengths_of(directory)
+    assert "lists" not in capsys.readouterr().err
+
+
 def test_files_and_row_groups_without_rows(home, tmp_path):
     directory = tmp_path / "files"
     directory.mkdir()
