@@ -12,10 +12,10 @@ from plan_cases import even_slices, plain_outputs, plain_remaining
 
 from fastload import Pack, TokenBudget
 from fastload.plan.options import Options
-from fastload.plan.permutation import permutation, stream_key
+from fastload.plan.permutation import stream_key
 from fastload.plan.position import Leg, going_on
 from fastload.plan.sequence import RowGroups
-from support.packing import best_fit
+from support.packing import balanced_order, best_fit
 from support.plan_definition import epoch_rows
 
 # Of each property; `make test-semantics EXAMPLES=10000` sets it.
@@ -142,11 +142,10 @@ class Oracle:
         )
         self.rows = len(self.units)
 
-    def _order(self, count, window):
+    def _order(self, work, window):
         if not self._options.shuffle:
             return None
-        key = stream_key(self._options.seed, self.run.epoch, 2, window)
-        return permutation(count, key).tolist()
+        return balanced_order(work, stream_key(self._options.seed, self.run.epoch, 2, window))
 
     def _kept(self, documents):
         """The pieces of documents that are packed."""
@@ -172,7 +171,8 @@ class Oracle:
         bins = best_fit(np.array([p[2] for p in pieces], np.uint32), length).tolist()
         for piece, number in zip(pieces, bins, strict=True):
             rows.setdefault(number, []).append(piece)
-        order = self._order(len(rows), window)
+        work = [sum(tokens**2 for _, _, tokens in rows[number]) for number in range(len(rows))]
+        order = self._order(work, window)
         return list(rows.values()) if order is None else [rows[number] for number in order]
 
     def _split(self, pieces):
@@ -203,7 +203,11 @@ class Oracle:
                 batches.append([(number, document)])
         if spec.padded:
             batches = [sorted(batch, key=lambda one: one[0]) for batch in batches]
-            order = self._order(len(batches), window)
+            work = [
+                len(batch) * max(len(document.tokens) for _, document in batch) ** 2
+                for batch in batches
+            ]
+            order = self._order(work, window)
             if order is None:
                 batches.sort(key=lambda batch: batch[0][0])
             else:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fastload.plan.intervals import edges_of
-from fastload.plan.permutation import permutation
+from fastload.plan.permutation import permutation, stream_values
 from fastload.plan.read_plan import PADDING
 from fastload.plan.units.packed import PackedWindows, Packer
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from fastload.plan.intervals import Int64s
@@ -63,6 +65,39 @@ def best_fit(lengths: NDArray[np.uint32], capacity: int) -> NDArray[np.int32]:
     return bins
 
 
+def balanced_order(work: Sequence[int], key: int) -> list[int]:
+    """Return the unit at each position of a random order in which every run has about equal work.
+
+    The units, from the most work to the least and equal ones in their order, are dealt to the two
+    halves of the positions. Of two neighbours, the one with more work goes to the first half if
+    the next bit of the stream `key` is 0, else to the second half, and its neighbour to the other
+    half; a last unit without a neighbour goes like one with more work. The units of the first half
+    are dealt in the same way, then those of the second. Bits come from the lowest bit of the
+    stream's first number on.
+
+    Args:
+        work: the work of each unit.
+        key: key of the stream.
+    """
+    bits = (
+        int(stream_values(key, 1, first=number)[0]) >> bit & 1
+        for number in itertools.count()
+        for bit in range(64)
+    )
+
+    def dealt(units: list[int]) -> list[int]:
+        if len(units) < 2:
+            return units
+        halves: tuple[list[int], list[int]] = ([], [])
+        for first in range(0, len(units), 2):
+            bit = next(bits)
+            for unit, half in zip(units[first : first + 2], (bit, 1 - bit), strict=False):
+                halves[half].append(unit)
+        return dealt(halves[0]) + dealt(halves[1])
+
+    return dealt(sorted(range(len(work)), key=lambda unit: -work[unit]))
+
+
 def pack_windows(rows: WindowRows, kept: NDArray[np.uint32], length: int) -> PackedWindows:
     """Pack the documents of windows; arguments and result as for `PackWindows`."""
     lengths, edges, first, stop, keys, unit_keys = rows
@@ -98,7 +133,7 @@ def pack_window(
         kept: as for `documents`.
         lengths: as for `documents`.
         length: tokens of a packed row.
-        key: key of the permutation of the packed rows; None = packed rows come in the order of
+        key: key of the balanced order of the packed rows; None = packed rows come in the order of
             their first documents.
 
     Returns:
@@ -110,7 +145,11 @@ def pack_window(
     by_bin: dict[int, list[int]] = {}
     for item, chosen in enumerate(bins.tolist()):
         by_bin.setdefault(chosen, []).append(item)
-    order = [*by_bin] if key is None else permutation(len(by_bin), key).tolist()
+    order = [*by_bin]
+    if key is not None:
+        squares = np.zeros(len(by_bin), np.uint64)
+        np.add.at(squares, bins, items[:, 2].astype(np.uint64) ** 2)
+        order = balanced_order(squares.tolist(), key)
     packed = [np.zeros((0, 4), np.uint32)]
     for chosen in order:
         row = items[by_bin[chosen]]

@@ -9,6 +9,7 @@ import numpy as np
 
 from fastload.plan.permutation import permutation
 from fastload.plan.units.by_tokens import BatchedWindows
+from support.packing import balanced_order
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -53,7 +54,9 @@ def _padded(
         np.minimum.at(first, batch_of, longest_first)
         order = np.argsort(first)
     else:
-        order = permutation(len(sizes), key)
+        longest = lengths[longest_first[np.cumsum(sizes) - sizes]].tolist()
+        work = [size * length**2 for size, length in zip(sizes.tolist(), longest, strict=True)]
+        order = np.array(balanced_order(work, key), np.int64)
     rank = np.empty(len(sizes), np.int64)
     rank[order] = np.arange(len(sizes))
     place = np.lexsort((longest_first, rank[batch_of]))

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "fastload/collate/balanced_order.h"
 #include "fastload/collate/shuffle.h"
 
 namespace fastload {
@@ -144,9 +145,12 @@ PackedRows PackWindow(const Documents& documents, uint32_t length,
   // The place of each bin among the rows.
   std::vector<uint32_t> place(count, UINT32_MAX);
   if (key) {
-    Shuffle shuffle;
-    MakeShuffle(*key, static_cast<uint32_t>(count), &shuffle);
-    for (uint32_t row = 0; row < count; ++row) place[shuffle.rows[row]] = row;
+    std::vector<uint64_t> squares(count);
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      squares[static_cast<size_t>(bins[i])] += uint64_t{sizes[i]} * sizes[i];
+    }
+    const std::vector<uint32_t> order = BalancedOrder(*key, squares);
+    for (uint32_t row = 0; row < count; ++row) place[order[row]] = row;
   } else {
     uint32_t row = 0;
     for (const int32_t bin : bins) {

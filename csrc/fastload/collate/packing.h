@@ -37,8 +37,8 @@ struct PackedRows {
 };
 
 // Packs documents by best fit: longer documents are cut every `length` elements first,
-// empty ones are left out; rows come in the order that `key` names, or in the order of
-// their first documents.
+// empty ones are left out; rows come in the balanced order that `key` names, where the
+// work of a row are the squares of its sizes, or in the order of their first documents.
 PackedRows PackWindow(const Documents& documents, uint32_t length,
                       std::optional<uint64_t> key);
 

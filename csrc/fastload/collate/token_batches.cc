@@ -5,6 +5,7 @@
 #include <numeric>
 #include <optional>
 
+#include "fastload/collate/balanced_order.h"
 #include "fastload/collate/shuffle.h"
 
 namespace fastload {
@@ -60,8 +61,9 @@ ByLength LongestFirst(const Documents& documents, const TokenLimits& limits) {
   return batches;
 }
 
-// Appends the documents and the sizes of padded batches, in the order that `key` names or
-// in the order of their first documents.
+// Appends the documents and the sizes of padded batches, in the balanced order that `key`
+// names, where the work of a batch are the squares of its padded lengths, or in the order
+// of their first documents.
 void AddPadded(const Documents& documents, const TokenLimits& limits,
                std::optional<uint64_t> key, TokenBatches* batches) {
   const ByLength formed = LongestFirst(documents, limits);
@@ -69,9 +71,17 @@ void AddPadded(const Documents& documents, const TokenLimits& limits,
   const auto& edges = formed.edges;
   std::vector<uint32_t> order(edges.size() - 1);
   if (key) {
-    Shuffle shuffle;
-    MakeShuffle(*key, static_cast<uint32_t>(order.size()), &shuffle);
-    std::ranges::copy(shuffle.rows, order.begin());
+    std::vector<uint64_t> squares;
+    squares.reserve(order.size());
+    for (size_t batch = 0; batch < order.size(); ++batch) {
+      uint64_t longest = 0;
+      for (size_t i = edges[batch]; i < edges[batch + 1]; ++i) {
+        longest =
+            std::max<uint64_t>(longest, documents.lengths[documents.rows[places[i]]]);
+      }
+      squares.push_back((edges[batch + 1] - edges[batch]) * longest * longest);
+    }
+    order = BalancedOrder(*key, squares);
   } else {
     std::iota(order.begin(), order.end(), uint32_t{0});
     std::ranges::sort(order, {}, [&](uint32_t batch) { return places[edges[batch]]; });

@@ -24,9 +24,9 @@ struct TokenBatches {
 
 // Forms the batches of each window by itself. Without padding, a batch takes documents in
 // the window's order as long as they fit. With padding, batches are formed from the
-// longest documents to the shortest, come in the order that `unit_keys` name, or in the
-// order of their first documents, and hold their documents in the window's order; the
-// documents that are left out keep their places before and after the others.
+// longest documents to the shortest, come in the balanced order that `unit_keys` name, or
+// in the order of their first documents, and hold their documents in the window's order;
+// the documents that are left out keep their places before and after the others.
 TokenBatches BatchWindows(const DocumentWindows& windows, const TokenLimits& limits);
 
 }  // namespace fastload

@@ -14,6 +14,7 @@ from fastload.dataset.epochs import check_epoch
 from fastload.errors import SourceChangedError
 from fastload.plan.position import Leg, Position
 from fastload.plan.sequence import windows_end_with_slices
+from fastload.rows.values.tokens import work_is_balanced
 from fastload.runtime.digest import digest
 from fastload.source.source import changed_file, same_files
 
@@ -41,9 +42,12 @@ __all__ = [
 _VERSION = 2
 # Values that a state does not list, so that a state without them may be of an earlier version.
 _DEFAULTS: dict[str, Any] = {
+    "drop_last": False,
+    "uneven": "wrap",
     "offset": 0,
     "canonical_ranks": None,
     "windows": None,
+    "units": None,
     "pack": None,
     "tokens_of": None,
     "weights": None,
@@ -253,12 +257,17 @@ def check_identity(
         saved = order.get(name, _DEFAULTS.get(name))
         if saved is None and name in _ADDED:
             continue
-        if saved != value:
+        if _exact(name, saved) != _exact(name, value):
             advice = "" if saved is None else _ADVICE.get(name, "").format(saved)
             raise ValueError(
                 f"Expected {name}={saved!r}, as when the state was saved, got "
                 f"{name}={value!r}: a state cannot continue in another order{advice}"
             )
+
+
+def _exact(name: str, value: Any) -> Any:
+    """Return a value of the order, or the digest that ends filters: earlier states show more."""
+    return value.rpartition("#")[2] if name == "filters" and isinstance(value, str) else value
 
 
 def _short(commits: str) -> str:
@@ -411,6 +420,8 @@ def _order(options: Options, predicate: Predicate) -> dict[str, Any]:
         "canonical_ranks": options.canonical_ranks,
         # Earlier versions had windows that two slices could share.
         "windows": "of slices" if windows_end_with_slices(options) else None,
+        # Earlier versions had units in any order, whatever their work.
+        "units": "balanced" if work_is_balanced(options) else None,
         "pack": options.pack,
         "tokens_of": options.tokens_of,
         "shuffle": options.shuffle,

@@ -47,8 +47,9 @@ _FUNCTION = (
 _OPERATORS = ("==", "=", "!=", "<", ">", "<=", ">=", "in", "not in")
 _NULLS = "for nulls pass an Expression, pyarrow.compute.field(name).is_null() or .is_valid()"
 
-# The most characters of the text of filters, or of a split, in a saved state.
+# The most characters of the text of a split, and of filters, in a saved state.
 _SHOWN = 200
+_SHOWN_FILTERS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +89,15 @@ class Predicate:
 
     @property
     def filters_text(self) -> str | None:
-        """Text of the filters, of about 200 characters at most, and different for other filters."""
+        """Text of the filters, of 60 characters at most, and different for other filters."""
         if self.filters is None:
             return None
         text = " ".join(str(self.filters).split())
         # The text leaves out the middle of long lists and digits of numbers, so a digest is added.
         # Saved states contain this digest: it must stay as it is.
         exact = hashlib.blake2b(serialized(self.filters), digest_size=8).hexdigest()
-        return f"{text if len(text) <= _SHOWN else text[:_SHOWN] + '...'} #{exact}"
+        shown = text if len(text) <= _SHOWN_FILTERS else f"{text[:_SHOWN_FILTERS]}..."
+        return f"{shown} #{exact}"
 
     @property
     def split_text(self) -> str | None:

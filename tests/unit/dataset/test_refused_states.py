@@ -1,13 +1,16 @@
 """A state that a framework's loader refuses leaves the dataset where it was."""
 
+import json
 from types import SimpleNamespace
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from torch.utils.data import DataLoader
 
 import fastload
-from fastload import FastParquetDataset
+from fastload import FastParquetDataset, Pack, TokenBudget
 from support.sample_files import ids_of, write_sample
 
 
@@ -89,3 +92,37 @@ def test_a_finished_epoch_is_followed_by_the_next_unless_it_is_set(tmp_path):
         dataset.load_state_dict(state)
         dataset.set_epoch(0)
         assert ids_of(dataset) == []
+
+
+def test_states_of_units_in_another_order_are_refused(tmp_path):
+    path = tmp_path / "tokens.parquet"
+    pq.write_table(pa.table({"t": [[1], [2, 3], [4, 5, 6]] * 4}), path)
+    padded = TokenBudget("t", 6, padded=True)
+    for spec in ({"pack": Pack("t", 4)}, {"batch_size": padded}):
+        with FastParquetDataset(path, columns=["t"], shuffle=True, **spec) as dataset:
+            state = dataset.state_dict()
+            dataset.load_state_dict(state)
+            # An earlier version had packed rows in an order that does not depend on their work.
+            del state["order"]["units"]
+            with pytest.raises(ValueError, match=r"Expected units=None, .* got units='balanced'"):
+                dataset.load_state_dict(state)
+    for spec in ({"pack": Pack("t", 4, fit="split")}, {"batch_size": TokenBudget("t", 6)}):
+        with FastParquetDataset(path, columns=["t"], shuffle=True, **spec) as dataset:
+            assert "units" not in dataset.state_dict()["order"]
+    with FastParquetDataset(path, columns=["t"], batch_size=padded) as dataset:
+        assert "units" not in dataset.state_dict()["order"]
+
+
+def test_states_that_show_more_of_their_filters_are_loaded(tmp_path):
+    path = write_sample(tmp_path / "sample.parquet", 100)
+    filters = [("id", "in", list(range(1000)))]
+    with FastParquetDataset(path, filters=filters, split=("id", 0, 0.5)) as dataset:
+        state = dataset.state_dict()
+        assert len(json.dumps(state)) < 512
+        order = state["order"]
+        order["filters"] = "x" * 200 + "... " + order["filters"][-17:]
+        order |= {"uneven": "wrap", "drop_last": False}
+        dataset.load_state_dict(state)
+        order["filters"] = order["filters"][:-1] + "x"
+        with pytest.raises(ValueError, match="Expected filters="):
+            dataset.load_state_dict(state)

@@ -61,8 +61,10 @@ class BatchWindows(Protocol):
         Without padding, a batch takes rows in the window's order as long as their tokens fit. With
         padding, batches are formed from the longest rows to the shortest, equal ones in their
         order; within a batch, rows come in the window's order. Rows that the epoch does not deliver
-        keep their places before and after the others. Without keys of the units, padded batches
-        come in the order of their first rows.
+        keep their places before and after the others. Padded batches come in a balanced order that
+        the key of the window's units names, where their work is rows x the square of the longest
+        row: see `BalancedOrder` in the core. Without keys, padded batches come in the order of
+        their first rows.
 
         Args:
             rows: the rows of the windows.

@@ -59,7 +59,9 @@ class PackWindows(Protocol):
         packed row with the least room that suffices, of equal ones to the latest that came to this
         room; if no packed row has room, to a new one.
 
-        Without keys of the units, packed rows come in the order of their first documents.
+        Packed rows come in a balanced order that the key of the window's units names, where their
+        work is the sum of the squares of their documents' tokens: see `BalancedOrder` in the core.
+        Without keys, packed rows come in the order of their first documents.
 
         Args:
             rows: the rows of the windows.

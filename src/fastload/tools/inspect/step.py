@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["step_report"]
 
 # The arguments of a dataset that a state holds as they were given.
-_KEPT = ("shuffle", "drop_last", "uneven", "limit")
+_KEPT = ("shuffle", "limit")
 # The most memory in which lengths of lists are read.
 _MOST_BYTES = 1 << 30
 # A run that counts lists of strings reads these through Hash or Codes; the number of buckets does
@@ -136,6 +136,8 @@ def _options(order: Mapping[str, Any], seed: int) -> tuple[Options, Any, Pack | 
         slices or 1 if budget is not None else batch_size,
         **{name: order[name] for name in _KEPT},
         seed=seed,
+        drop_last=order.get("drop_last", False),
+        uneven=order.get("uneven", "wrap"),
         offset=order.get("offset", 0),
         canonical_ranks=slices,
         pack=pack,

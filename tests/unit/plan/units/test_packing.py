@@ -7,12 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastload.plan.permutation import permutation
 from fastload.plan.read_plan import PADDING
 from fastload.plan.units.packed import Packing
 from fastload.plan.units.windows import WindowRows
 from fastload.runtime.native import core
-from support.packing import best_fit, documents, pack_window, pack_windows, split_window
+from support.packing import (
+    balanced_order,
+    best_fit,
+    documents,
+    pack_window,
+    pack_windows,
+    split_window,
+)
 
 
 def numbers(values):
@@ -101,17 +107,18 @@ def plain_pieces(docs, length):
     ]
 
 
-def plain_best(docs, length, order):
-    """Packed rows of pieces; bins in the order of their first pieces, or in a given order."""
+def plain_best(docs, length, key):
+    """Packed rows of pieces; bins in the order of their first pieces, or of a key."""
     pieces = plain_pieces(docs, length)
     rows = {}
     for piece, where in zip(
         pieces, best_fit(numbers([p[2] for p in pieces]), length).tolist(), strict=True
     ):
         rows.setdefault(where, []).append(piece)
-    if order is None:
+    if key is None:
         return list(rows.values())
-    return [rows[int(which)] for which in order(len(rows))]
+    work = [sum(tokens**2 for _, _, tokens in rows[number]) for number in range(len(rows))]
+    return [rows[number] for number in balanced_order(work, key)]
 
 
 def plain_split(docs, length):
@@ -160,8 +167,7 @@ def test_rows_of_best_fit_are_those_of_the_definition(case, shuffled):
 
     key = 7 if shuffled else None
     segments, edges = pack_window(rows, kept, numbers(lengths), length, key)
-    order = (lambda count: permutation(count, 7)) if shuffled else None
-    want = plain_best(shown(docs), length, order)
+    want = plain_best(shown(docs), length, key)
     assert len(want) == len(edges) - 1
     whole = np.array([0, len(lengths)])
     unit_keys = np.array([7], np.uint64) if shuffled else None
