@@ -26,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv build test test-all test-unit test-properties test-semantics test-life test-circumstances faults faults-store faults-disk faults-memory faults-alloc faults-kills soak fuzz test-cpp test-pyarrow wheel test-wheel test-pyarrows test-lowest lint lint-docs typecheck lint-python lint-cpp format docs bench bench-core bench-compare instructions peers sanitize asan asan-cpp tsan portable clean
+.PHONY: help venv build test test-all test-python test-unit test-properties test-semantics test-life test-circumstances faults faults-store faults-disk faults-memory faults-alloc faults-kills soak fuzz test-cpp test-pyarrow wheel test-wheel test-pyarrows test-lowest lint lint-docs typecheck lint-python lint-cpp format docs bench bench-core bench-compare instructions peers sanitize asan asan-cpp tsan portable clean
 
 help:
 	@awk -F ':.*## ' '/^##@ / { print (heads++ ? "\n" : "") substr($$0, 5) } \
@@ -78,11 +78,15 @@ clean: ## remove what was built, but for .venv
 
 venv: $(VENV)/.installed ## make .venv with everything at the pinned versions
 
-$(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
+# Enough to compile and run C++, while pip still installs the rest.
+$(VENV)/.compiles: pyproject.toml $(CONSTRAINTS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Expected Python 3.10 or newer, got %s: name another, such as PYTHON=python3.12" % sys.version.split()[0])'
 	@test -x $(RUN) || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
 	    echo 'Expected the venv module (on Debian and Ubuntu: apt-get install python3-venv)' >&2; exit 1; }
 	$(RUN) -m pip install --quiet --no-compile -c $(CONSTRAINTS) $(BUILD_REQUIRES)
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.compiles
 	FASTLOAD_PURE=1 $(RUN) -m pip install --quiet --no-compile -c $(CONSTRAINTS) --no-build-isolation -e '.[docs,lint,test]'
 	@touch $@
 
@@ -92,9 +96,12 @@ test-all: build ## every test: C++, then Python
 	@if $(TEST_CPP) has-gtest >/dev/null 2>&1; then $(TEST_CPP) check; \
 	elif [ "$$CI" = true ]; then $(TEST_CPP) has-gtest; \
 	else echo 'C++ tests are left out: GoogleTest is not installed (apt-get install libgtest-dev)'; fi
+	@$(MAKE) --no-print-directory test-python
+
+test-python: build ## every test in Python
 	$(PYTEST)
 
-test-cpp: venv ## tests of the C++ core, without Python: FILTER='*Reader*' UNITY=true
+test-cpp: $(VENV)/.compiles ## tests of the C++ core, without Python: FILTER='*Reader*' UNITY=true
 	@$(TEST_CPP) check
 
 typecheck: build ## mypy on the sources and benchmarks, pyright on what users write, stubtest on the core
@@ -165,10 +172,10 @@ asan: build asan-cpp ## ASan and UBSan over the C++ tests and tests/unit
 	    LD_PRELOAD="$(foreach l,libasan.so libubsan.so libstdc++.so.6,$(shell $(CXX) -print-file-name=$(l)))" \
 	    $(RUN) -m pytest tests/unit
 
-asan-cpp: venv ## ASan, UBSan and LeakSanitizer over the C++ tests: FILTER='*Reader*'
+asan-cpp: $(VENV)/.compiles ## ASan, UBSan and LeakSanitizer over the C++ tests: FILTER='*Reader*'
 	@$(TEST_CPP) check SANITIZE=address,undefined $(if $(FILTER),FILTER='$(FILTER)')
 
-tsan: venv ## TSan over the C++ tests: FILTER='Pipeline*'
+tsan: $(VENV)/.compiles ## TSan over the C++ tests: FILTER='Pipeline*'
 	@$(TEST_CPP) check SANITIZE=thread $(if $(FILTER),FILTER='$(FILTER)')
 
 sanitize: asan tsan ## ASan, UBSan and LeakSanitizer, then TSan
