@@ -4,7 +4,7 @@ import tempfile
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from parquet_cases import files
 from spec_cases import outputs_of
@@ -51,6 +51,7 @@ def test_rows_are_those_of_pyarrow(files, data):
                 assert list(batch) == list(dataset.schema)
 
 
+@settings(max_examples=150)
 @given(data=st.data(), table=tables(), filters=predicates())
 def test_filters_and_split_come_first(data, table, filters):
     with tempfile.TemporaryDirectory() as directory:

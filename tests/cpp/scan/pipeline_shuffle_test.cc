@@ -17,9 +17,13 @@ using testing::Delivered;
 using testing::PlanBuilder;
 
 // Threads, and the bytes up to which a column is gathered row by row: all columns in two
-// steps, those of more than 100 KB, or none.
+// steps, those of more than 100 KB, or none. ThreadSanitizer, which makes each way take
+// long, has nothing to find without threads.
 constexpr std::pair<int32_t, int64_t> kWays[] = {
-    {0, 0}, {3, 0}, {0, 100'000}, {3, 100'000}, {0, 1 << 30}, {3, 1 << 30}};
+#ifndef __SANITIZE_THREAD__
+    {0, 0}, {0, 100'000}, {0, 1 << 30},
+#endif
+    {3, 0}, {3, 100'000}, {3, 1 << 30}};
 
 class PipelineShuffleTest : public ::testing::Test {
  protected:
