@@ -80,16 +80,19 @@ class EpochSequence:
 
     Args:
         row_groups: all row groups, in canonical order.
-        order: index of each row group in the order of the epoch, (row groups,).
+        order: index of each row group in the order of the epoch, (row groups,); None = canonical
+            order.
     """
 
-    def __init__(self, row_groups: RowGroups, order: Int64s) -> None:
-        self._order = order
+    def __init__(self, row_groups: RowGroups, order: Int64s | None) -> None:
         self._row_groups = row_groups
-        self._rows = row_groups.rows[order]
-        filled = self._rows > 0
-        if not filled.all():
-            self._order, self._rows = order[filled], self._rows[filled]
+        rows = row_groups.rows if order is None else row_groups.rows[order]
+        if order is None:
+            order = np.arange(len(rows))
+        if not rows.all():
+            filled = np.flatnonzero(rows)
+            order, rows = order[filled], rows[filled]
+        self._order, self._rows = order, rows
         self._edges = edges_of(self._rows)
         # The latest result of `pieces`, with the ranges that were cut.
         self._latest: tuple[Int64s, Int64s, tuple[Int64s, Int64s]] | None = None
@@ -106,10 +109,9 @@ class EpochSequence:
             epoch: number of the epoch.
             permute: the permutation of n row groups by a key, as `permutation`.
         """
-        count = len(row_groups.rows)
         if not options.shuffle:
-            return cls(row_groups, np.arange(count))
-        order = permute(count, stream_key(options.seed, epoch, ROW_GROUP_STREAM))
+            return cls(row_groups, None)
+        order = permute(len(row_groups.rows), stream_key(options.seed, epoch, ROW_GROUP_STREAM))
         return cls(row_groups, order.astype(np.int64, copy=False))
 
     @property
