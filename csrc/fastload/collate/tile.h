@@ -42,9 +42,9 @@ class Tile {
   static constexpr int64_t kLeastRows = 128;
   static constexpr int64_t kMostRows = 1024;
 
-  template <typename StoreItem>
-  void ForEachItem(int64_t first, int64_t rows, uint8_t* out, int64_t stride,
-                   const StoreItem& store) const;
+  // Calls fn with the rows of the tile from `first` on, and where they are copied to.
+  template <typename Fn>
+  void WithRows(int64_t first, uint8_t* out, int64_t stride, const Fn& fn) const;
 
   // Returns the bytes from one column to the next. A power of two would map all columns
   // to a few sets of the cache.
