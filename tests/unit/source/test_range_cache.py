@@ -68,6 +68,10 @@ def test_names_tell_versions_and_places_apart_and_no_secret(monkeypatch, tmp_pat
     assert (
         store_identity(None, {"client_kwargs": {"endpoint_url": "https://b"}, "secret": "s"}) == "b"
     )
+    assert store_identity(None, {"account_name": "a", "account_key": "s"}) == "store:9000 a"
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "b")
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    assert store_identity(None, {}) == "b"
     tiers = [RawTier(Cache(tmp_path), store) for store in ("a", "b")]
     files = [StoredFile("x", 1, "v"), StoredFile("x", 1, "w"), StoredFile("y", 1, "v")]
     names = {tier.name_of("gs", file) for tier in tiers for file in files}

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from fastload.runtime.disk.cache import Cache
     from fastload.source.files import StoredFile
 
-__all__ = ["RawReads", "RawTier", "has_version", "identity_of", "store_identity"]
+__all__ = ["RawReads", "RawTier", "account_of", "has_version", "identity_of", "store_identity"]
 
 # Filesystems whose files are as near as the cache, which therefore does not keep their bytes.
 _NEAR = ("file", "local", "memory")
@@ -315,7 +315,7 @@ def store_identity(filesystem: Any, options: Mapping[str, Any]) -> str | None:
             client.get("endpoint_url") if isinstance(client, dict) else None
         )
         named = given or next(filter(None, map(os.environ.get, _ENDPOINTS)), "")
-        return _host(str(named))
+        return " ".join(filter(None, (_host(str(named)), account_of(options))))
     kind = type(filesystem)
     protocol: Any = getattr(filesystem, "protocol", None) or getattr(filesystem, "type_name", "")
     names = [protocol] if isinstance(protocol, str) else list(protocol)
@@ -333,6 +333,12 @@ def store_identity(filesystem: Any, options: Mapping[str, Any]) -> str | None:
     base = getattr(filesystem, "base_path", "") or getattr(filesystem, "path", "")
     named = f"{kind.__module__}.{kind.__qualname__} {names} {endpoint} {host} {base} {within}"
     return named.rstrip()
+
+
+def account_of(options: Mapping[str, Any]) -> str | None:
+    """Return the Azure account that options or the environment name, if any."""
+    account: str | None = options.get("account_name")
+    return account or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME")
 
 
 def _options_of_arrow(filesystem: Any) -> Mapping[str, Any]:

@@ -40,7 +40,7 @@ from fastload.source.stores.obstore_store import (
     was_forked,
 )
 from fastload.source.stores.process_store import ProcessStore
-from fastload.source.stores.raw_tier import RawTier, store_identity
+from fastload.source.stores.raw_tier import RawTier, account_of, store_identity
 from fastload.source.stores.store import FILESYSTEM, HTTP, shown
 from fastload.source.stores.store_paths import find_remote
 
@@ -208,7 +208,7 @@ class Stores:
         if kind == HUB:  # of which a version is the digest of the bytes
             return HUB
         client = self._options.get("client_kwargs")
-        given = [self._options.get("endpoint_url"), self._options.get("account_name")]
+        given = [self._options.get("endpoint_url"), account_of(self._options)]
         given += [client.get("endpoint_url")] if isinstance(client, dict) else []
         names = ("STORAGE_EMULATOR_HOST", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
         return repr([kind, *given, *(os.environ.get(name) for name in names)])
