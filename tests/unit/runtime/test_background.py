@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from fastload.rows.values.tokens import BackgroundValue
+from fastload.runtime.background import BackgroundValue
 
 
 def test_a_thread_computes_the_value() -> None:
