@@ -31,7 +31,7 @@ from support.stored_dataset import COLUMNS, FILES, GROUP_ROWS, ROWS, served, wri
 
 URL = "gs://bucket/train/*.parquet"
 ALL_ROWS = sum(ROWS + number for number in range(FILES))
-DEADLINE_S = 60
+DEADLINE_S = 240
 
 needs_ray = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason="Ray is not installed: pip install ray"
