@@ -30,8 +30,9 @@ void AddInOrder(const Documents& documents, const TokenLimits& limits,
 
 // Batches of places of documents in their order, formed from the longest documents on.
 struct ByLength {
-  std::vector<uint32_t> places;  // batch after batch, ascending within a batch
-  std::vector<size_t> edges;     // of the batches among the places
+  std::vector<uint32_t> places;   // batch after batch, ascending within a batch
+  std::vector<size_t> edges;      // of the batches among the places
+  std::vector<uint64_t> squares;  // by batch: of the padded lengths, all together
 };
 
 ByLength LongestFirst(const Documents& documents, const TokenLimits& limits) {
@@ -57,6 +58,8 @@ ByLength LongestFirst(const Documents& documents, const TokenLimits& limits) {
     std::sort(begin, begin + taken);
     at += static_cast<size_t>(taken);
     batches.edges.push_back(at);
+    const auto padded = static_cast<uint64_t>(longest);
+    batches.squares.push_back(static_cast<uint64_t>(taken) * padded * padded);
   }
   return batches;
 }
@@ -71,17 +74,7 @@ void AddPadded(const Documents& documents, const TokenLimits& limits,
   const auto& edges = formed.edges;
   std::vector<uint32_t> order(edges.size() - 1);
   if (key) {
-    std::vector<uint64_t> squares;
-    squares.reserve(order.size());
-    for (size_t batch = 0; batch < order.size(); ++batch) {
-      uint64_t longest = 0;
-      for (size_t i = edges[batch]; i < edges[batch + 1]; ++i) {
-        longest =
-            std::max<uint64_t>(longest, documents.lengths[documents.rows[places[i]]]);
-      }
-      squares.push_back((edges[batch + 1] - edges[batch]) * longest * longest);
-    }
-    order = BalancedOrder(*key, squares);
+    order = BalancedOrder(*key, formed.squares);
   } else {
     std::iota(order.begin(), order.end(), uint32_t{0});
     std::ranges::sort(order, {}, [&](uint32_t batch) { return places[edges[batch]]; });

@@ -34,6 +34,10 @@ __all__ = [
 
 # Third part, after seed and epoch, of the name of the random stream that orders row groups.
 ROW_GROUP_STREAM = 0
+# Third part, after seed and epoch, of the names of the random streams of windows.
+WINDOW_STREAM = 1
+# Edges of windows are computed as uint64 products of two numbers up to the window count.
+_MOST_WINDOWS = 2**32 - 1
 # A row group in which fewer than one row in _SPARSE stays costs as much as all its stored rows.
 _SPARSE = 4
 
@@ -86,9 +90,10 @@ class EpochSequence:
 
     def __init__(self, row_groups: RowGroups, order: Int64s | None) -> None:
         self._row_groups = row_groups
-        rows = row_groups.rows if order is None else row_groups.rows[order]
-        if order is None:
-            order = np.arange(len(rows))
+        if order is None:  # `rows` is no copy
+            order, rows = np.arange(len(row_groups.rows)), row_groups.rows
+        else:
+            rows = row_groups.rows[order]
         if not rows.all():
             filled = np.flatnonzero(rows)
             order, rows = order[filled], rows[filled]
@@ -169,12 +174,6 @@ class EpochSequence:
         edges = self._edges[low : high + 1]
         first = np.maximum(start - edges[:-1], 0)
         return self._order[low:high], first, np.minimum(edges[1:], stop) - edges[:-1]
-
-
-# Third part, after seed and epoch, of the names of the random streams of windows.
-WINDOW_STREAM = 1
-# Edges of windows are computed as uint64 products of two numbers up to the window count.
-_MOST_WINDOWS = 2**32 - 1
 
 
 def windows_end_with_slices(options: Options) -> bool:
