@@ -229,7 +229,7 @@ def test_a_batch_goes_to_a_device_in_one_copy(path, workers):
 
     with FastParquetDataset(path, batch_size=BATCH) as dataset:
         batch = next(iter(DataLoader(dataset, batch_size=None, num_workers=workers)))
-        transfer, sources = begin_transfer(batch, torch.device("cpu"), ordinary)
+        transfer, sources = begin_transfer(batch, torch.device("cpu"), ordinary, lambda _: False)
         assert asked == [len(batch._origin.block)]
         assert transfer.whole
         assert len(sources) == len(transfer.targets) == 1
