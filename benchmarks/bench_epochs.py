@@ -41,6 +41,7 @@ from support.click_log_store import serve
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from fastload import Cache, FastParquetDataset
+from fastload.runtime.cores import available_cores
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -179,8 +180,10 @@ def main() -> None:
         for tier in arguments.tiers:
             source, options = str(path), {"batch_size": arguments.batch_size}
             if tier == "files":
-                # Room for two windows of all rows and the scratch of two threads, and little more.
-                options["memory_budget"] = 11 * table.nbytes // 4 * max(1, workers)
+                # Room for two windows of all rows and the scratch of all threads, and little more.
+                # The scratch of a thread is three columns of the table.
+                room = 2.15 + 0.3 * available_cores() / max(1, workers)
+                options["memory_budget"] = int(room * table.nbytes) * max(1, workers)
             if tier == "raw":
                 store = stack.enter_context(serve(str(path.parent), 0.001))
                 source = "gs://bucket/train/table.parquet"

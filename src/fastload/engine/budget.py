@@ -333,11 +333,13 @@ def _windows(
         open_windows += 1
         needed += rows * held
     # An epoch of one window leaves the threads idle until its last batch is handed out, unless the
-    # budget has room for the window of the next epoch, beside the scratch of all threads.
-    all_scratch = max(1, threads) * scratch
-    beside = least_beside + all_scratch
-    if open_windows == 1 and needed + rows * held + beside <= memory_budget:
-        return _Windows(threads, 2, needed + rows * held, all_scratch)
+    # budget has room for the window of the next epoch, beside the scratch of most threads.
+    if open_windows == 1:
+        both = needed + rows * held
+        room = (memory_budget - both - least_beside) // max(1, scratch)
+        if room >= min(max(1, threads), max(2, -(-threads // 2))):
+            threads = min(threads, room)
+            return _Windows(threads, 2, both, max(1, threads) * scratch)
     # The order has to be the same on every machine, so the windows keep their size, and a small
     # budget reduces the threads. Half of the rest is for fetches and for batches.
     left = memory_budget - needed - least_beside

@@ -14,6 +14,7 @@ from fastload.batch.assembler import Assembler, Output
 from fastload.batch.transport import Sender
 from fastload.errors import StorageError
 from fastload.plan.permutation import step_key
+from fastload.runtime.child_processes import worker_ends_with_its_pass
 from fastload.runtime.native import core
 from fastload.runtime.shutdown import wait_for_queues_at_exit
 from fastload.runtime.units import parse_bytes
@@ -109,6 +110,7 @@ class Engine:
         self.budget = budget
         self.blocks = blocks
         self._passes = 0
+        self._lives_on = not worker_ends_with_its_pass()
         self._most_lent = budget.least_lent_bytes
         self.lend_bytes = at_once * budget.lend_bytes
         self._pid = os.getpid()
@@ -192,8 +194,8 @@ class Engine:
 
     @property
     def looks_ahead(self) -> bool:
-        """True if the next pass should be prepared: from the second pass on, with threads."""
-        return self._passes > 1 and self.threaded
+        """True if the next pass should be prepared: with threads, in a process that makes one."""
+        return self.threaded and (self._passes > 1 or self._lives_on)
 
     @property
     def threaded(self) -> bool:

@@ -1,8 +1,9 @@
-"""Callbacks for the end of another process, and the end of this one with its parent."""
+"""Which processes end when: callbacks for the end of another process, the end with the parent."""
 
 from __future__ import annotations
 
 import contextlib
+import inspect
 import multiprocessing
 import os
 import select
@@ -10,12 +11,14 @@ import threading
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING
 
+from torch.utils.data import get_worker_info
+
 from fastload.runtime.platform import LINUX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["call_at_end_of", "end_with_parent"]
+__all__ = ["call_at_end_of", "end_with_parent", "worker_ends_with_its_pass"]
 
 
 class _Watch:
@@ -105,3 +108,17 @@ def end_with_parent() -> None:
             os._exit(1)
 
     threading.Thread(target=follow, name="fastload-parent", daemon=True).start()
+
+
+def worker_ends_with_its_pass() -> bool:
+    """Return True in a worker of a DataLoader without `persistent_workers`.
+
+    torch tells a worker whether it is persistent by an argument of the worker's main function, and
+    by nothing else. Without such a function among the callers, the worker counts as one that ends.
+    """
+    if get_worker_info() is None:
+        return False
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code.co_name != "_worker_loop":
+        frame = frame.f_back
+    return frame is None or not frame.f_locals.get("persistent_workers", False)

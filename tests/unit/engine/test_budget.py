@@ -247,12 +247,23 @@ def test_threads_have_memory_for_their_scratch(memory_budget, cores, threads, wi
 
 
 @pytest.mark.parametrize(
-    ("memory_budget", "windows"), [("4GB", 2), ("400MB", 2), ("320MB", 2), ("250MB", 1)]
+    ("memory_budget", "cores", "threads", "windows"),
+    [
+        ("4GB", 2, 2, 2),
+        ("400MB", 2, 2, 2),
+        ("320MB", 2, 2, 2),
+        ("250MB", 2, 2, 1),
+        ("4GB", 16, 16, 2),
+        ("500MB", 16, 15, 2),
+        ("420MB", 16, 9, 2),
+        ("400MB", 16, 8, 2),
+        ("390MB", 16, 9, 1),
+    ],
 )
-def test_an_epoch_of_one_window_has_room_for_the_next_one(memory_budget, windows):
-    dataset = {**SHUFFLED, "total_rows": 2**19, "threads": 2}
+def test_an_epoch_of_one_window_has_room_for_the_next_one(memory_budget, cores, threads, windows):
+    dataset = {**SHUFFLED, "total_rows": 2**19, "threads": cores}
     parts = divide_budget(parse_bytes(memory_budget), **dataset)
-    assert (parts.open_windows, parts.threads) == (windows, 2)
+    assert (parts.open_windows, parts.threads) == (windows, threads)
     assert parts.window_bytes == windows * 2**19 * 264 + 4096 * 264
 
 
