@@ -56,7 +56,8 @@ def test_the_same_batches(path, options):
         for epoch in range(5):
             assert_same_batches(dataset, expected[epoch])
             ahead = settled(dataset).read_ahead.bytes
-            assert ahead > 0
+            # A dataset in order may be read once.
+            assert (ahead > 0) == (epoch > 0 or options.get("shuffle", True))
 
 
 def test_an_epoch_is_read_once_ahead_or_not(path):

@@ -110,6 +110,7 @@ class Engine:
         self.budget = budget
         self.blocks = blocks
         self._passes = 0
+        self._shuffles = False
         self._lives_on = not worker_ends_with_its_pass()
         self._most_lent = budget.least_lent_bytes
         self.lend_bytes = at_once * budget.lend_bytes
@@ -194,8 +195,12 @@ class Engine:
 
     @property
     def looks_ahead(self) -> bool:
-        """True if the next pass should be prepared: with threads, in a process that makes one."""
-        return self.threaded and (self._passes > 1 or self._lives_on)
+        """True if the next pass should be prepared: with threads, where a next pass is likely.
+
+        A first pass in order may be the only one, and reads nothing more than its rows. A shuffled
+        pass is one of many, except in a worker process that ends with it.
+        """
+        return self.threaded and (self._passes > 1 or (self._shuffles and self._lives_on))
 
     @property
     def threaded(self) -> bool:
@@ -234,6 +239,7 @@ class Engine:
             The scan, which delivers the batches.
         """
         self._passes += before is None and not again
+        self._shuffles = plan.shuffled
         return self.pipeline.start(
             core.ReadPlan(
                 batch_rows=batch_rows,
