@@ -41,12 +41,18 @@ def loaded(source, *, passes=1, **arguments):
 
 def in_order(source, *, passes=1, **arguments):
     """Return the rows that fastload reads from a source in its last pass, in order."""
+    return each_pass(source, passes, **arguments)[-1]
+
+
+def each_pass(source, passes, **arguments):
+    """Return the rows that fastload reads from a source in each of some passes, in order."""
     dataset = FastParquetDataset(source, nulls="mask", batch_size=1000, **arguments)
     names = sorted(name for name in dataset.schema if not name.endswith("__valid"))
     with dataset:
-        for _ in range(passes):
-            rows = [row for batch in dataset for row in _rows(batch.to_arrow(), names)]
-    return rows
+        return [
+            [row for batch in dataset for row in _rows(batch.to_arrow(), names)]
+            for _ in range(passes)
+        ]
 
 
 def _rows(arrow, names):
