@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import assume, given, reject
 from hypothesis import strategies as st
-from parquet_cases import files
+from parquet_cases import EXAMPLES, files
 from spec_cases import outputs_of
 
 from fastload import FastParquetDataset
@@ -71,6 +71,7 @@ def stored(files, directory):
     return paths, tables
 
 
+@EXAMPLES
 @given(files=files(), reading=readings(), data=st.data())
 def test_rows_are_those_of_the_plan(files, reading, data):
     with tempfile.TemporaryDirectory() as directory:

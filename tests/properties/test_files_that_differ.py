@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from parquet_cases import EXAMPLES
 
 from fastload import Column, FastParquetDataset, SchemaError
 from fastload.schema.projection import plan_columns
@@ -180,6 +181,7 @@ def cast(value, arrow):
     return float(value)
 
 
+@EXAMPLES
 @given(tables=tables(), shuffle=st.booleans(), threads=st.sampled_from([0, 3]))
 def test_files_are_read_as_their_unified_schema(tables, shuffle, threads):
     with tempfile.TemporaryDirectory() as directory:

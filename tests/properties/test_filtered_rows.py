@@ -17,7 +17,7 @@ from fastload import Column, FastParquetDataset
 
 @st.composite
 def tables(draw):
-    rows = draw(st.integers(0, 3000))
+    rows = draw(st.integers(0, 1000))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     key = rng.integers(0, 1000, rows)
     if draw(st.booleans()):

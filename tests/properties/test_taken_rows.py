@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from parquet_cases import files
+from parquet_cases import EXAMPLES, files
 from spec_cases import outputs_of
 from test_dataset_rows import stored
 from test_filtered_rows import COLUMNS, expected, predicates, rows_of, tables, write
@@ -28,6 +28,7 @@ def numbers(draw, rows):
     return np.where(rng.random(len(found)) < draw(st.sampled_from([0, 0.5])), found - rows, found)
 
 
+@EXAMPLES
 @given(files=files(), data=st.data())
 def test_rows_are_those_of_pyarrow(files, data):
     with tempfile.TemporaryDirectory() as directory:
