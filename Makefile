@@ -116,11 +116,11 @@ typecheck: build ## mypy on the sources and benchmarks, pyright on what users wr
 # Each example writes files and reads them twice.
 test-properties: build ## files to batches, by hypothesis: EXAMPLES=20000
 	EXAMPLES=$(or $(EXAMPLES),20000) $(RUN) -m pytest --timeout=0 \
-	    tests/properties/test_dataset_rows.py tests/properties/test_files_that_differ.py
+	    $(addprefix tests/properties/test_,dataset_rows.py files_that_differ.py taken_rows.py)
 
 test-semantics: build ## epochs, ranks and resumes end to end, at random: EXAMPLES=5000
 	FASTLOAD_EXAMPLES=$(or $(EXAMPLES),5000) $(RUN) -m pytest \
-	    $(addprefix tests/properties/test_,semantics.py packed_rows.py canonical_steps.py mix_units.py mix_canonical.py)
+	    $(addprefix tests/properties/test_,semantics.py packed_rows.py canonical_steps.py skipped_steps.py step_rows.py mix_units.py mix_canonical.py)
 
 # In CI, `make test-all` runs the first 120 of them.
 test-life: build ## whole programs at random against an oracle: PROGRAMS=5000 SEED=1

@@ -11,7 +11,7 @@ from fastload.rows.predicate import parse_split
 from fastload.rows.row_hash import hash_columns
 
 # Of each end-to-end property; `make test-semantics EXAMPLES=5000` sets it.
-EXAMPLES = int(os.environ.get("FASTLOAD_EXAMPLES", "200"))
+EXAMPLES = int(os.environ.get("FASTLOAD_EXAMPLES", "100"))
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Run:
         return len(ids)
 
 
-group_rows = st.one_of(st.integers(0, 3), st.integers(0, 60), st.just(400))
+group_rows = st.one_of(st.integers(0, 3), st.integers(0, 60), st.just(150))
 files = st.lists(st.lists(group_rows, max_size=5), min_size=1, max_size=5)
 
 

@@ -28,12 +28,16 @@ from fastload.plan.units.packed import PackedUnits, Packing
 from fastload.plan.units.units import Units
 from support.packing import PACKER
 
+pytestmark = pytest.mark.timeout(1200 + 2 * EXAMPLES)
 SLICES = (1, 2, 3, 4, 6, 8, 12)
 
 
-def batches_of(units, at, world, rank, workers):
-    """The rows of the batches that a rank delivers after a position, in the order of its steps."""
-    of_workers = []
+def batches_of(units, at, world, rank, workers, most=None):
+    """The rows of the batches that a rank delivers after a position, in the order of its steps.
+
+    Of the batches after the first `most`, the rows are None.
+    """
+    of_workers, most = [], np.inf if most is None else most
     for worker in range(workers):
         share = units.share(at, WorkerSlot(world, workers, worker, rank))
         plan = units.read_plan(at, share, stripe_rows=60, ramp=False)
@@ -41,11 +45,14 @@ def batches_of(units, at, world, rank, workers):
         rows = []
         for start, stop in share.positions.tolist():
             for step in range(start, stop):
+                if len(rows) * workers + worker >= most:
+                    rows.append(None)
+                    continue
                 one = dataclasses.replace(share, positions=np.array([[step, step + 1]]))
                 of_step = units.read_plan(at, one, stripe_rows=60, ramp=False)
                 rows.append([tuple(row) for row in delivered_rows(of_step, permutation).tolist()])
         assert plan.batches == len(rows)
-        assert plan.rows == sum(map(len, rows))
+        assert None in rows or plan.rows == sum(map(len, rows))
         of_workers.append(rows)
     steps = []
     turn = 0
@@ -56,7 +63,7 @@ def batches_of(units, at, world, rank, workers):
     return steps
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=2 * EXAMPLES, deadline=None)
 @given(
     cases(),
     st.sampled_from(SLICES),
@@ -100,10 +107,11 @@ def test_steps_do_not_depend_on_ranks(case, slices, rows, uneven, workers, stops
     for choice, steps in [*stops, (0, len(whole))]:
         world = worlds[choice % len(worlds)]
         at = dataclasses.replace(start, progress=progress)
-        ranks = [batches_of(units, at, world, rank, workers) for rank in range(world)]
-        assert {len(rank) for rank in ranks} == {len(whole) - done}
-        assert units.batches(at, world, None) == len(whole) - done
-        steps = min(steps, len(whole) - done)
+        left = len(whole) - done
+        steps = min(steps, left)
+        ranks = [batches_of(units, at, world, rank, workers, steps) for rank in range(world)]
+        assert {len(rank) for rank in ranks} == {left}
+        assert units.batches(at, world, None) == left
         for step in range(steps):
             together = sorted(row for rank in ranks for row in rank[step])
             assert together == whole[done + step]
@@ -272,7 +280,7 @@ def tokens_of(batch):
 
 
 @settings(
-    max_examples=max(1, EXAMPLES // 4),
+    max_examples=max(1, EXAMPLES // 2),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )

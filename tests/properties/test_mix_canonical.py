@@ -230,7 +230,7 @@ def check_rows_of(directory, mix, state, expected):
 
 
 @settings(
-    max_examples=max(1, EXAMPLES // 4),
+    max_examples=max(1, EXAMPLES // 2),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

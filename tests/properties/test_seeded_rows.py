@@ -54,7 +54,7 @@ def delivered(paths, run, leg, state, **options):
 
 
 @settings(
-    max_examples=max(1, EXAMPLES // 4),
+    max_examples=max(1, EXAMPLES // 2),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

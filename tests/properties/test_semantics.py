@@ -37,10 +37,11 @@ def deliver(paths, run, leg, state, steps):
             dataset.set_epoch(run.epoch)
             before = 0 if state is None else sum(leg[2] for leg in state["progress"])
             expected = len(dataset) - before
-            after, delivered = dataset.state_dict(), []
-            for batch, ids, real in batches_of(dataset, leg, steps):
-                after = dataset.state_dict(after=batch)
-                delivered.append((ids, real))
+            after, delivered, one = dataset.state_dict(), [], None
+            for one in batches_of(dataset, leg, steps):
+                delivered.append(one[1:])
+            if delivered:
+                after = dataset.state_dict(after=one[0])
         assert len(delivered) == (expected if steps is None else min(steps, expected))
         ranks.append(delivered)
         states.append(after)

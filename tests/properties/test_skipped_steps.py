@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from plan_cases import cases, in_turn, legs, progress_of, shapes
+from semantics_cases import EXAMPLES
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 import fastload
@@ -18,10 +19,11 @@ from fastload.plan.rank_split import skipped_steps, steps_over
 from support.deliveries import assert_other_steps_stay
 from support.sample_files import write_files, write_sample
 
+pytestmark = pytest.mark.timeout(1200 + 2 * EXAMPLES)
 steps = st.sets(st.one_of(st.integers(0, 6), st.integers(0, 40)), max_size=8)
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=4 * EXAMPLES, deadline=None)
 @given(cases(), legs, shapes, steps, st.integers(0, 99))
 def test_steps_that_are_left_have_their_rows(case, legs, shape, skipped, stop):
     world, workers = shape
