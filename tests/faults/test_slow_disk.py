@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -46,6 +47,25 @@ HEAD = """
 """
 
 
+# Forks for each program, or each would import torch for seconds. A fork ends as a program does.
+FORKS = """
+import json, os, sys
+import fastload.dataset.dataset
+
+for line in sys.stdin:
+    program, arguments, ms, out, err = json.loads(line)
+    child = os.fork()
+    if child == 0:
+        os.environ["SLOW_WRITES_MS"] = ms
+        for name, number in ((out, 1), (err, 2)):
+            os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+        sys.argv[1:] = arguments
+        exec(program, {"__name__": "__main__"})
+        break
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
 @pytest.fixture(scope="module")
 def slow(tmp_path_factory):
     compiler = shutil.which("gcc") or shutil.which("cc")
@@ -58,21 +78,26 @@ def slow(tmp_path_factory):
     table = pa.table({"x": np.arange(ROWS), "y": np.arange(ROWS) * 7})
     pq.write_table(table, directory / "a.parquet", row_group_size=GROUP_ROWS)
 
-    def run(program, cache, ms, timeout_s=120.0):
-        environment = {**os.environ, "LD_PRELOAD": str(library), "SLOW_WRITES_MS": str(ms)}
-        text = textwrap.dedent(HEAD) + textwrap.dedent(program)
-        done = subprocess.run(
-            [sys.executable, "-c", text, str(directory / "a.parquet"), str(cache)],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout.split()
+    out, err = directory / "out", directory / "err"
+    with subprocess.Popen(
+        [sys.executable, "-c", FORKS],
+        env={**os.environ, "LD_PRELOAD": str(library)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as forks:
 
-    return run
+        def run(program, cache, ms):
+            text = textwrap.dedent(HEAD) + textwrap.dedent(program)
+            arguments = [str(directory / "a.parquet"), str(cache)]
+            print(json.dumps([text, arguments, str(ms), str(out), str(err)]), file=forks.stdin)
+            forks.stdin.flush()
+            code = forks.stdout.readline()
+            assert code == "0\n", err.read_text()
+            return out.read_text().split()
+
+        yield run
+        forks.stdin.close()
 
 
 def check_entries(cache):
