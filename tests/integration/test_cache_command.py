@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
-import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -117,23 +117,33 @@ def test_warm_columns_as_a_program_describes_them(tmp_path, capsys):
     assert "Expected columns at torch:no, found no `no` in torch" in capsys.readouterr().err
 
 
-def test_a_killed_warm_goes_on(server, tmp_path):
+def run_main(arguments, environment):
+    os.environ.update(environment)
+    sys.exit(main(arguments))
+
+
+def test_a_killed_warm_goes_on(server, tmp_path, capsys):
     server.latency_s = 0.05
-    code = "import sys; from fastload.tools.cli.cache import main; sys.exit(main(sys.argv[1:]))"
-    run = [sys.executable, "-c", code, "warm", URL, "--cache-dir", str(tmp_path)]
-    environment = {**os.environ, "STORAGE_EMULATOR_HOST": server.url}
-    with subprocess.Popen(run, env=environment, stderr=subprocess.PIPE, text=True) as warming:
-        deadline = time.monotonic() + 60
-        while len(list(entries_of(tmp_path / RAW))) < 6 and time.monotonic() < deadline:
-            time.sleep(0.005)
-        warming.send_signal(signal.SIGKILL)
+    run = ["warm", URL, "--cache-dir", str(tmp_path)]
+    # A process of the fork server need not import torch; the server's environment is older.
+    warming = multiprocessing.get_context("forkserver").Process(
+        target=run_main, args=(run, dict(os.environ))
+    )
+    warming.start()
+    deadline = time.monotonic() + 60
+    while len(list(entries_of(tmp_path / RAW))) < 6 and time.monotonic() < deadline:
+        time.sleep(0.005)
+    warming.kill()
+    warming.join()
+    assert warming.exitcode == -signal.SIGKILL
     there = {(entry.object, entry.name) for entry in entries_of(tmp_path / RAW)}
     assert len(there) >= 6
     server.latency_s = 0.0
     server.reset()
-    found = subprocess.run(run, env=environment, capture_output=True, text=True, check=True)
-    assert f"{ALL_ROWS / 1e3:.1f} k rows in " in found.stderr
-    assert found.stdout == f"{ALL_ROWS:,} rows of {FILES} files in the cache\n"
+    assert main(run) == 0
+    found = capsys.readouterr()
+    assert f"{ALL_ROWS / 1e3:.1f} k rows in " in found.err
+    assert found.out == f"{ALL_ROWS:,} rows of {FILES} files in the cache\n"
     asked = [r.range for r in server.requests if r.range is not None]
     now = {(entry.object, entry.name) for entry in entries_of(tmp_path / RAW)}
     assert len(asked) <= len(now - there) + 1
@@ -241,8 +251,11 @@ def test_warm_says_when_not_all_rows_have_room(server, tmp_path, capsys, raw):
     assert called(capsys, "warm", *source, *whole, "--quiet")[0] == 0
 
 
-def test_shares_count_as_warmed_only_together(tmp_path):
+def test_shares_count_as_warmed_only_together(tmp_path, monkeypatch):
     """A process that begins later may remove what another one had made before."""
+    # Spawned processes would import torch first.
+    context = multiprocessing.get_context("forkserver")
+    monkeypatch.setattr(multiprocessing, "get_context", lambda _: context)
     path = tmp_path / "a.parquet"
     pq.write_table(
         pa.table({"a": range(100_000), "b": range(100_000)}), path, row_group_size=10_000
