@@ -123,7 +123,10 @@ def rows(tmp_path_factory):
     """The rows of each step, by run, process and kind of loader."""
     directory = tmp_path_factory.mktemp("titan")
     path = write_sample(directory / "sample.parquet", ROWS, 64)
-    torch.multiprocessing.spawn(run, (path, directory), nprocs=PROCESSES)
+    # Of the fork server, which has imported torch.
+    torch.multiprocessing.start_processes(
+        run, (path, directory), nprocs=PROCESSES, start_method="forkserver"
+    )
     return {
         name: [
             json.loads((directory / f"{name}-{process}.json").read_text())
