@@ -2,8 +2,7 @@
 
 import os
 import pickle
-import subprocess
-import sys
+import resource
 from datetime import UTC, datetime
 
 import numpy as np
@@ -15,6 +14,7 @@ import torch
 
 from fastload import Column, FastParquetDataset, NullValueError, SchemaError, Stack
 from fastload.testing import assert_same_rows
+from support.own_process import in_its_own_process
 
 ROWS = 120
 
@@ -270,15 +270,15 @@ def test_more_files_in_a_window_than_descriptors(tmp_path, limit):
     count = min(limit + limit // 2, 1500)
     for number in range(count):
         write(tmp_path / f"{number:05}.parquet", {"x": [number] * 3, "y": [1.0] * 3})
-    program = f"""
-import resource
-from fastload import FastParquetDataset
+    in_its_own_process(read_with_descriptors, limit, tmp_path, count, timeout_s=120)
 
-resource.setrlimit(resource.RLIMIT_NOFILE, ({limit}, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-for options in ({{}}, {{"filters": [("x", ">=", 0)]}}, {{"split": ("x", 0.0, 1.0)}}):
-    with FastParquetDataset({str(tmp_path)!r}, shuffle=True, batch_size=100, **options) as dataset:
-        for _ in range(2):
-            rows = sorted(row for batch in dataset for row in batch["x"].tolist())
-            assert rows == sorted(3 * list(range({count}))), len(rows)
-"""
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+def read_with_descriptors(limit, directory, count):
+    resource.setrlimit(
+        resource.RLIMIT_NOFILE, (limit, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    )
+    for options in ({}, {"filters": [("x", ">=", 0)]}, {"split": ("x", 0.0, 1.0)}):
+        with FastParquetDataset(directory, shuffle=True, batch_size=100, **options) as dataset:
+            for _ in range(2):
+                rows = sorted(row for batch in dataset for row in batch["x"].tolist())
+                assert rows == sorted(3 * list(range(count)))
