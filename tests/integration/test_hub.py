@@ -20,6 +20,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from fastload import IO, FastParquetDataset, SourceChangedError, SourceNotFoundError, StorageError
+from support.own_process import in_its_own_process, printed
 from support.stores import Fault, HubServer
 
 pytest.importorskip("huggingface_hub")
@@ -528,17 +529,13 @@ def test_the_cache_keeps_the_bytes(hub, tmp_path):
 
 
 def run(code, **environment):
-    home = {"HF_HOME": environment.pop("home")}
-    unset = ("HF_TOKEN", "HF_ENDPOINT", "HF_HUB_OFFLINE", "HF_TOKEN_PATH")
-    own = {name: value for name, value in os.environ.items() if name not in unset}
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        env={**own, **home, **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    """Return what a program prints that has this environment, as `printed` does."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("HF_TOKEN", "HF_ENDPOINT", "HF_HUB_OFFLINE", "HF_TOKEN_PATH"):
+            patch.delenv(name, raising=False)
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        return in_its_own_process(printed, code)
 
 
 PROGRAM = """
@@ -579,28 +576,23 @@ def test_footers_then_a_fork_then_native_reads(hub, tmp_path):
 
 def test_the_environment(hub, tmp_path):
     hub.repos["datasets", "org/name"].private = True
-    environment = {"home": str(tmp_path), "HF_ENDPOINT": hub.url}
-    done = run(PROGRAM, **environment, HF_TOKEN=SECRET)
-    assert done.stdout.strip() == str(FILES * ROWS), done.stderr
+    environment = {"HF_HOME": str(tmp_path), "HF_ENDPOINT": hub.url}
+    out, err = run(PROGRAM, **environment, HF_TOKEN=SECRET)
+    assert out.strip() == str(FILES * ROWS), err
     (tmp_path / "token").write_text(SECRET)  # as `hf auth login` writes it
-    done = run(PROGRAM, **environment)
-    assert done.stdout.strip() == str(FILES * ROWS), done.stderr
+    out, err = run(PROGRAM, **environment)
+    assert out.strip() == str(FILES * ROWS), err
     hub.reset()
-    done = run(PROGRAM, **environment, HF_HUB_OFFLINE="1")
-    assert (
-        "got HF_HUB_OFFLINE=1: pass the directory that huggingface_hub.snapshot_download"
-        in done.stderr
-    )
-    assert SECRET not in done.stderr
+    _, err = run(PROGRAM, **environment, HF_HUB_OFFLINE="1")
+    assert "got HF_HUB_OFFLINE=1: pass the directory that huggingface_hub.snapshot_download" in err
+    assert SECRET not in err
     assert not hub.requests
 
 
 def test_without_huggingface_hub(hub, tmp_path):
     hide = "import sys; sys.modules['huggingface_hub'] = None\n"
-    done = run(hide + PROGRAM, home=str(tmp_path))
-    assert 'run `pip install "fastload[hf]"` - at hf://datasets/org/name/data' in done.stderr, (
-        done.stderr
-    )
+    _, err = run(hide + PROGRAM, HF_HOME=str(tmp_path))
+    assert 'run `pip install "fastload[hf]"` - at hf://datasets/org/name/data' in err
 
 
 def test_start_methods_exist():

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
+import traceback
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import redirect_stderr, redirect_stdout
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +25,20 @@ def in_its_own_process(
     with ProcessPoolExecutor(1, mp_context=get_context("forkserver")) as process:
         call = process.submit(_call, function, arguments, dict(os.environ))
         return call.result(timeout_s)
+
+
+def printed(code: str) -> tuple[str, str]:
+    """Return what a program prints to stdout and stderr, with the traceback of its error.
+
+    In its own process, the program runs before any module of the tests is imported.
+    """
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        try:
+            exec(code, {"__name__": "__main__"})
+        except Exception:  # noqa: BLE001 - as an interpreter does
+            traceback.print_exc()
+    return out.getvalue(), err.getvalue()
 
 
 def _call(
