@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -27,6 +28,7 @@ from fastload.tools.cli.cache import main
 from fastload.tools.cli.warm_jobs import Description
 from fastload.tools.cli.warm_ray import _warm_share
 from support.damage import damage, write_groups
+from support.own_process import in_its_own_process
 from support.stored_dataset import COLUMNS, FILES, GROUP_ROWS, ROWS, served, write_files
 
 URL = "gs://bucket/train/*.parquet"
@@ -50,7 +52,6 @@ SCALE = 3
 def scaled(block):
     return {"y": block["c0"] // 2**40 * SCALE}
 """
-COMMAND = "import sys; from fastload.tools.cli.cache import main; sys.exit(main(sys.argv[1:]))"
 
 
 @pytest.fixture(scope="module")
@@ -86,15 +87,32 @@ def cluster(server, tmp_path_factory):
         process.wait(DEADLINE_S)
 
 
-def warmer(address, directory, *more, source=URL, cwd=None):
+@contextlib.contextmanager
+def warmer(address, directory, *more, source=URL, cwd="."):
+    """The command runs; its exit code, and what it has printed, are the future's result."""
     arguments = ["warm", source, "--cache-dir", str(directory), "--engine", "ray", *more]
-    return subprocess.Popen(
-        [sys.executable, "-c", COMMAND, *arguments, "--ray-address", address],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=cwd,
-    )
+    with ThreadPoolExecutor(1) as thread:
+        yield thread.submit(
+            in_its_own_process,
+            run_command,
+            [*arguments, "--ray-address", address],
+            str(cwd),
+            timeout_s=DEADLINE_S,
+        )
+
+
+def run_command(arguments, cwd):
+    os.chdir(cwd)
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        # What Ray's core prints is there, too.
+        os.dup2(out.fileno(), 1)
+        os.dup2(err.fileno(), 2)
+        code = main(arguments)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for file in (out, err):
+            file.seek(0)
+        return code, out.read(), err.read()
 
 
 @contextlib.contextmanager
@@ -123,7 +141,7 @@ def killed_meanwhile(warming, process, server, tier, least):
     deadline = time.monotonic() + DEADLINE_S
     with last_file_held(server) as (waits, go_on):
         while not waits.is_set() or len(list(entries_of(tier))) < least:
-            assert warming.poll() is None
+            assert not warming.done()
             assert time.monotonic() < deadline
             time.sleep(0.01)
         killed = busy_workers(process)
@@ -131,8 +149,8 @@ def killed_meanwhile(warming, process, server, tier, least):
             with contextlib.suppress(psutil.NoSuchProcess):
                 each.kill()
         go_on.set()
-        out, err = warming.communicate(timeout=DEADLINE_S)
-    assert warming.returncode == 0, err
+        code, out, err = warming.result()
+    assert code == 0, err
     assert killed
     assert "(raylet)" in err  # says that a worker was killed, and its task is done again
     return out, err
@@ -198,8 +216,8 @@ def test_an_address_without_a_cluster_is_told(server, tmp_path):
         unused.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{unused.getsockname()[1]}"
         with warmer(address, tmp_path) as warming:
-            out, err = warming.communicate(timeout=DEADLINE_S)
-    assert (warming.returncode, out) == (2, "")
+            code, out, err = warming.result()
+    assert (code, out) == (2, "")
     assert f"fastload-cache: Expected a Ray cluster at {address}, got" in err
 
 
@@ -210,8 +228,8 @@ def test_what_a_task_raises_is_told(server, cluster, tmp_path):
     server.put("bucket", "bad/a.parquet", Path(path).read_bytes())
     source = "gs://bucket/bad/a.parquet"
     with warmer(cluster[0], tmp_path / "cache", "--quiet", source=source) as warming:
-        out, err = warming.communicate(timeout=DEADLINE_S)
-    assert (warming.returncode, out) == (2, "")
+        code, out, err = warming.result()
+    assert (code, out) == (2, "")
     assert err.startswith("fastload-cache: ")
     assert "Traceback" not in err
     assert "gs://bucket/bad/a.parquet, row group 1, column `text`" in err
