@@ -19,8 +19,8 @@ from fastload.errors import CorruptFileError, FastloadError, UnsupportedTypeErro
 from fastload.plan.kept_rows import FileRows, pack_rows
 from fastload.rows.arrow_scan import ArrowRowScan, check_unchanged
 from fastload.rows.conditions import RowConditions, is_short_decimal
-from fastload.rows.tables.deleted_rows import DeletedRows
-from fastload.rows.tables.scan import TableRowScan
+from fastload.rows.deleted_rows import DeletedRows
+from fastload.rows.table_scan import TableRowScan
 from fastload.runtime.cores import available_cores
 from fastload.runtime.native import core
 from fastload.runtime.progress import ProgressLine

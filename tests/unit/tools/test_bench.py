@@ -18,13 +18,13 @@ from fastload.errors import ColumnNotFoundError
 from fastload.tools.bench import child, environments
 from fastload.tools.bench.check import Fingerprint, fault, fingerprint
 from fastload.tools.bench.child import Job
-from fastload.tools.bench.files.survey import survey
 from fastload.tools.bench.launch import JobError, launch
 from fastload.tools.bench.machine import usage
 from fastload.tools.bench.peers import LIBRARIES, PEERS, REFERENCE, Peer, Work
 from fastload.tools.bench.report.record import to_json
 from fastload.tools.bench.report.text import heading, notes, report
 from fastload.tools.bench.session import Plan, measure
+from fastload.tools.bench.survey import survey
 from fastload.tools.terminal import rendered
 
 # Ray starts servers, and warns of itself; those apart run in an environment of their own.

@@ -103,6 +103,6 @@ def test_tensors_in_ram_permute_all_rows(tmp_path, contender):
 
 
 def names_of(path):
-    from fastload.tools.bench.files.survey import survey
+    from fastload.tools.bench.survey import survey
 
     return survey([str(path)]).columns

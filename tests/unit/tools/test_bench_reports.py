@@ -13,7 +13,6 @@ import pytest
 from PIL import Image
 
 from fastload.tools.bench import roofline, tune
-from fastload.tools.bench.files.survey import survey
 from fastload.tools.bench.peers import PEERS, Work
 from fastload.tools.bench.profile import Profile, profile
 from fastload.tools.bench.profile import report as profile_report
@@ -23,6 +22,7 @@ from fastload.tools.bench.report.record import schema, to_json
 from fastload.tools.bench.report.timeline import timeline
 from fastload.tools.bench.roofline import StageRoofs
 from fastload.tools.bench.session import Findings, Plan, Result
+from fastload.tools.bench.survey import survey
 from support import browser
 from support.bench_jobs import launch_from_fork_server
 

@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 from rich.cells import cell_len
 
-from fastload.tools.bench.files.copies import copies_of, with_copies
-from fastload.tools.bench.files.survey import survey
+from fastload.tools.bench.copies import copies_of, with_copies
 from fastload.tools.bench.machine.other_load import OtherLoad
 from fastload.tools.bench.peers import DEFAULT
 from fastload.tools.bench.progress import ShownProgress
 from fastload.tools.bench.report.text import report
 from fastload.tools.bench.report.verdict import compared, hints, verdict, warnings
+from fastload.tools.bench.survey import survey
 from fastload.tools.terminal import rendered
 from support.bench_record import KNOWN, bench_record
 

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 from fastload.runtime.cores import available_cores
 from fastload.source.stores.io import IO
 from fastload.tools.bench.child import Job
-from fastload.tools.bench.files.copies import copies_of, with_copies
-from fastload.tools.bench.files.survey import survey
+from fastload.tools.bench.copies import copies_of, with_copies
 from fastload.tools.bench.launch import launch
 from fastload.tools.bench.peers import DEFAULT, FAMILIES, PEERS, Peer, Work
 from fastload.tools.bench.profile import Profile
@@ -31,6 +30,7 @@ from fastload.tools.bench.roofline import StageRoofs
 from fastload.tools.bench.roofline import report as roofline_report
 from fastload.tools.bench.sample import sample
 from fastload.tools.bench.session import REPEATS, Findings, Plan, measure
+from fastload.tools.bench.survey import survey
 from fastload.tools.bench.tune import remarks as tuning_remarks
 from fastload.tools.bench.tune import table as tuning_table
 from fastload.tools.bench.tune import tune

@@ -15,10 +15,10 @@ from fastload.tools.bench.machine.other_load import OtherLoad
 from fastload.tools.bench.peers import REFERENCE, Peer, Work
 
 if TYPE_CHECKING:
-    from fastload.tools.bench.files.survey import Survey
     from fastload.tools.bench.profile import Profile
     from fastload.tools.bench.progress import Progress
     from fastload.tools.bench.roofline import StageRoofs
+    from fastload.tools.bench.survey import Survey
     from fastload.tools.bench.tune import Tuning
 
 # A contender whose epoch takes longer is not timed again: its rank among the others is clear.

@@ -283,7 +283,7 @@ def test_position_deletes_of_partitions(catalog):
 @pytest.fixture
 def reads(monkeypatch):
     """The paths of the delete files that are read."""
-    from fastload.rows.tables.deleted_rows import DeletedRows
+    from fastload.rows.deleted_rows import DeletedRows
 
     read, found = DeletedRows._read, []
     monkeypatch.setattr(

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from fastload.errors import CorruptFileError, SourceNotFoundError, StorageError
 from fastload.rows.arrow_scan import naming
-from fastload.rows.tables.scan import TableAligner, TableReader, whole
+from fastload.rows.table_scan import TableAligner, TableReader, whole
 from fastload.source.tables.iceberg import puffin_positions
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fastload.tools.bench.files.survey import Survey
+    from fastload.tools.bench.survey import Survey
 
 # An epoch that decodes this much a core takes 25 ms where pages are kept in memory, and up to
 # 100 ms elsewhere; two copies of the sample have as much on two cores.

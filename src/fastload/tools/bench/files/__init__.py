@@ -1,1 +1,0 @@
-"""The files to read: their survey, and links to small files."""
