@@ -71,6 +71,8 @@ class Options:
 
     def weighted(self, weights: str) -> Options:
         """Return the same with the digest of the weights of an epoch; "" = no weights."""
+        if self.weights == (weights or None):
+            return self
         return replace(self, weights=weights or None)
 
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -72,7 +73,7 @@ class Split:
         return _bound(self.start), _bound(self.stop)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Predicate:
     """Filters and a split. A row stays if it passes both.
 
@@ -87,7 +88,8 @@ class Predicate:
     def __bool__(self) -> bool:
         return self.filters is not None or self.split is not None
 
-    @property
+    # Each state has this text, and a list of values may have millions.
+    @cached_property
     def filters_text(self) -> str | None:
         """Text of the filters, of 60 characters at most, and different for other filters."""
         if self.filters is None:
@@ -99,7 +101,7 @@ class Predicate:
         shown = text if len(text) <= _SHOWN_FILTERS else f"{text[:_SHOWN_FILTERS]}..."
         return f"{shown} #{exact}"
 
-    @property
+    @cached_property
     def split_text(self) -> str | None:
         """Text of the split, of about 200 characters at most; None without a split."""
         if self.split is None:
