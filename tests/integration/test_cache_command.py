@@ -21,6 +21,7 @@ from fastload.runtime.disk.cache import RAW
 from fastload.runtime.disk.entries import entries_of
 from fastload.tools.cli.cache import main
 from fastload.tools.cli.warm_jobs import Description, warm_jobs
+from support.session import Session
 from support.stored_dataset import FILES, GROUP_ROWS, ROWS
 
 URL = "gs://bucket/train/*.parquet"
@@ -117,6 +118,14 @@ def test_warm_columns_as_a_program_describes_them(tmp_path, capsys):
     assert "Expected columns at torch:no, found no `no` in torch" in capsys.readouterr().err
 
 
+COMMAND = """
+import sys
+from fastload.tools.cli.cache import main
+
+main(sys.argv[1:])
+"""
+
+
 def run_main(arguments, environment):
     os.environ.update(environment)
     sys.exit(main(arguments))
@@ -148,6 +157,19 @@ def test_a_killed_warm_goes_on(server, tmp_path, capsys):
     now = {(entry.object, entry.name) for entry in entries_of(tmp_path / RAW)}
     assert len(asked) <= len(now - there) + 1
     assert there <= now
+
+
+def test_a_killed_warm_leaves_no_process(server, tmp_path):
+    server.latency_s = 0.3
+    run = ["warm", URL, "--cache-dir", str(tmp_path), "--jobs", "2", "--quiet"]
+    with Session([sys.executable, "-c", COMMAND, *run]) as session:
+        deadline = time.monotonic() + 60
+        while len(list(entries_of(tmp_path / RAW))) < 2 and time.monotonic() < deadline:
+            time.sleep(0.005)
+        # The command, multiprocessing's tracker, the fork server, and the jobs.
+        assert len(session.living()) == 5
+        session.process.kill()
+        assert session.left() == []
 
 
 def test_the_other_commands(server, tmp_path, capsys):
@@ -251,11 +273,8 @@ def test_warm_says_when_not_all_rows_have_room(server, tmp_path, capsys, raw):
     assert called(capsys, "warm", *source, *whole, "--quiet")[0] == 0
 
 
-def test_shares_count_as_warmed_only_together(tmp_path, monkeypatch):
+def test_shares_count_as_warmed_only_together(tmp_path):
     """A process that begins later may remove what another one had made before."""
-    # Spawned processes would import torch first.
-    context = multiprocessing.get_context("forkserver")
-    monkeypatch.setattr(multiprocessing, "get_context", lambda _: context)
     path = tmp_path / "a.parquet"
     pq.write_table(
         pa.table({"a": range(100_000), "b": range(100_000)}), path, row_group_size=10_000

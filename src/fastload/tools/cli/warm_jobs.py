@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import importlib
 import multiprocessing
+import os
 import time
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from fastload.dataset.dataset import FastParquetDataset
+from fastload.runtime.child_processes import end_with_parent
 from fastload.runtime.progress import showing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from multiprocessing.context import BaseContext
 
     from fastload.runtime.disk.cache import Cache
 
@@ -137,11 +140,11 @@ def _warm_shares(
     description: Description, jobs: int, report: Callable[[int, int], None]
 ) -> tuple[int, int]:
     description = replace(description, since_ns=time.time_ns())
-    context = multiprocessing.get_context("spawn")
+    context = _context()
     # For each share: rows read so far, and all rows; -1 until the share's process knows.
     counts = context.Array("q", [-1] * (2 * jobs))
     with ProcessPoolExecutor(
-        jobs, mp_context=context, initializer=_begin, initargs=(counts,)
+        jobs, mp_context=context, initializer=_begin, initargs=(counts, dict(os.environ))
     ) as pool:
         running = [
             pool.submit(_warm_share, description.share(number, jobs), number)
@@ -157,11 +160,22 @@ def _warm_shares(
     return sum(rows for rows, _ in warmed), max(files for _, files in warmed)
 
 
+def _context() -> BaseContext:
+    """Return the way to start processes: a fork server imports torch once for all of them."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    return context
+
+
 _counts: Any = None  # the shared counts of the parent process
 
 
-def _begin(counts: Any) -> None:
+def _begin(counts: Any, environment: Mapping[str, str]) -> None:
     global _counts  # noqa: PLW0603
+    end_with_parent()  # the queue of the pool stays open when the parent is killed
+    os.environ.update(environment)  # a fork server has the environment of its start
     _counts = counts
 
 
