@@ -14,7 +14,10 @@ from fastload.batch.assembler import Assembler, Output
 from fastload.batch.transport import Sender
 from fastload.errors import StorageError
 from fastload.plan.permutation import step_key
-from fastload.runtime.child_processes import worker_ends_with_its_pass
+from fastload.runtime.child_processes import (
+    release_locks_at_interrupt,
+    worker_ends_with_its_pass,
+)
 from fastload.runtime.native import core
 from fastload.runtime.shutdown import wait_for_queues_at_exit
 from fastload.runtime.units import parse_bytes
@@ -111,6 +114,7 @@ class Engine:
         self.blocks = blocks
         self._passes = 0
         self._shuffles = False
+        release_locks_at_interrupt()
         self._lives_on = not worker_ends_with_its_pass()
         self._most_lent = budget.least_lent_bytes
         self.lend_bytes = at_once * budget.lend_bytes

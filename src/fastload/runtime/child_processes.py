@@ -1,4 +1,7 @@
-"""Which processes end when: callbacks for the end of another process, the end with the parent."""
+"""Which processes end when: callbacks for the end of another process, the end with the parent.
+
+And how Ctrl-C ends workers.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,9 @@ import inspect
 import multiprocessing
 import os
 import select
+import signal
 import threading
+from multiprocessing import synchronize
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING
 
@@ -17,8 +22,14 @@ from fastload.runtime.platform import LINUX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
 
-__all__ = ["call_at_end_of", "end_with_parent", "worker_ends_with_its_pass"]
+__all__ = [
+    "call_at_end_of",
+    "end_with_parent",
+    "release_locks_at_interrupt",
+    "worker_ends_with_its_pass",
+]
 
 
 class _Watch:
@@ -108,6 +119,33 @@ def end_with_parent() -> None:
             os._exit(1)
 
     threading.Thread(target=follow, name="fastload-parent", daemon=True).start()
+
+
+def release_locks_at_interrupt() -> None:
+    """Ignore Ctrl-C in a worker of a DataLoader while the worker holds a lock of multiprocessing.
+
+    A KeyboardInterrupt can end a `with` block of such a lock between the acquisition and the block,
+    and then no process ever releases the lock. DataLoader waits for the lock of the event by which
+    the loader ends its workers, so the program would hang. A worker that ignores Ctrl-C ends by
+    that event.
+
+    Does nothing outside the main thread, and where the program has its own handler of SIGINT.
+    """
+    if (
+        get_worker_info() is not None
+        and threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    ):
+        signal.signal(signal.SIGINT, _interrupt)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    caller = frame
+    while caller is not None:
+        if caller.f_code.co_filename == synchronize.__file__:
+            return
+        caller = caller.f_back
+    signal.default_int_handler(number, frame)
 
 
 def worker_ends_with_its_pass() -> bool:
