@@ -117,9 +117,11 @@ def test_a_slow_disk_drops_blocks_and_the_next_passes_try_again(slow, tmp_path, 
         assert most_held[0] > 0
         """
     (dropped,) = map(int, slow(program, tmp_path, 150))
-    assert 0 < dropped < GROUPS
+    assert dropped > 0
     kept = check_entries(tmp_path)
-    assert kept <= GROUPS - dropped
+    if not options:
+        # A shuffled pass may drop the rows that one window made, and keep those of the next window.
+        assert kept <= GROUPS - dropped
     again = f"""
         with dataset({options}) as ds:
             dropped = -1
