@@ -42,7 +42,7 @@ def read_while_waiting(path, idle_s):
         # Beyond what the system reads ahead by itself.
         next(islice(batches, 24, None))
         share, since = 0.0, time.monotonic()
-        while share < ALMOST_ALL and time.monotonic() - since < idle_s:
+        while share <= ALMOST_ALL and time.monotonic() - since < idle_s:
             time.sleep(0.1)
             now = dataset.stats().read.bytes / os.path.getsize(path)
             if now > share:
@@ -53,7 +53,7 @@ def read_while_waiting(path, idle_s):
 
 def test_row_groups_are_read_ahead_of_windows(path):
     make_cold(path)
-    assert read_while_waiting(path, idle_s=30) >= ALMOST_ALL
+    assert read_while_waiting(path, idle_s=30) > ALMOST_ALL
     # What is in the page cache can wait there.
     assert read_while_waiting(path, idle_s=0.5) < 0.7
 

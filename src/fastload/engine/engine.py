@@ -14,10 +14,7 @@ from fastload.batch.assembler import Assembler, Output
 from fastload.batch.transport import Sender
 from fastload.errors import StorageError
 from fastload.plan.permutation import step_key
-from fastload.runtime.child_processes import (
-    release_locks_at_interrupt,
-    worker_ends_with_its_pass,
-)
+from fastload.runtime.child_processes import release_locks_at_interrupt, worker_ends_with_its_pass
 from fastload.runtime.native import core
 from fastload.runtime.shutdown import wait_for_queues_at_exit
 from fastload.runtime.units import parse_bytes

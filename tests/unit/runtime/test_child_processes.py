@@ -5,10 +5,7 @@ import pytest
 from torch.utils.data import DataLoader, IterableDataset
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from fastload.runtime.child_processes import (
-    release_locks_at_interrupt,
-    worker_ends_with_its_pass,
-)
+from fastload.runtime.child_processes import release_locks_at_interrupt, worker_ends_with_its_pass
 
 
 class Answers(IterableDataset):
@@ -66,7 +63,23 @@ def test_an_interrupted_worker_releases_locks():
     assert dataset.lock.acquire(timeout=10)
 
 
+class HandlersOfTheProgram(IterableDataset):
+    def __iter__(self):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        release_locks_at_interrupt()
+        yield signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
 def test_a_handler_of_the_program_stays():
-    before = signal.getsignal(signal.SIGINT)
-    release_locks_at_interrupt()
-    assert signal.getsignal(signal.SIGINT) is before
+    dataset = HandlersOfTheProgram()
+    loader = DataLoader(dataset, batch_size=None, num_workers=1, multiprocessing_context="fork")
+    assert list(loader) == [True]
+
+
+def test_a_process_of_its_own_keeps_its_handler():
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        release_locks_at_interrupt()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -142,7 +142,8 @@ def _warm_shares(
     description = replace(description, since_ns=time.time_ns())
     context = _context()
     # For each share: rows read so far, and all rows; -1 until the share's process knows.
-    counts = context.Array("q", [-1] * (2 * jobs))
+    # No lock: a process that is killed would never release the lock.
+    counts = context.RawArray("q", [-1] * (2 * jobs))
     with ProcessPoolExecutor(
         jobs, mp_context=context, initializer=_begin, initargs=(counts, dict(os.environ))
     ) as pool:
