@@ -175,15 +175,19 @@ def test_a_full_disk_is_told_when_all_rows_were_in_memory(path, tmp_path, told):
     assert not list(tmp_path.rglob("*.part"))
 
 
+def read_until_warned(dataset):
+    """Rows are written behind the pass: passes may end before the first write fails."""
+    while not cache_module._warned:
+        assert sum(batch.rows for batch in dataset) == ROWS
+
+
 def test_warming_after_a_full_disk_names_the_failure(path, tmp_path, told):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     with FastParquetDataset(path, preprocess=plus, cache=tmp_path, shuffle=True) as dataset:
         resource.setrlimit(resource.RLIMIT_FSIZE, (6_000, limits[1]))
         try:
-            # Rows are written behind the pass: passes may end before the first write fails.
             with pytest.warns(UserWarning, match="File too large"):
-                while not cache_module._warned:
-                    assert sum(batch.rows for batch in dataset) == ROWS
+                read_until_warned(dataset)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         with pytest.raises(CacheError, match=r"File too large.*make the dataset again"):

@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader
 
 from fastload import FastParquetDataset, SourceChangedError, mix
 from support.sample_files import ids_of, sample_table, write_files, write_sample
+from support.worker_errors import worker_raises
 
 ROWS = 777
 
@@ -383,7 +384,7 @@ def test_an_epoch_that_ends_before_skip_steps_warns_once(path, mixed):
         assert len(list(dataset)) == steps - 1
     with make([steps]) as dataset:
         loader = DataLoader(dataset, batch_size=None, num_workers=2)
-        with pytest.raises(UserWarning, match=r"worker process 0(.|\n)*skip_steps below"):
+        with worker_raises(UserWarning, match=r"worker process 0(.|\n)*skip_steps below"):
             list(loader)
 
 

@@ -1,5 +1,8 @@
 """Behind the worker processes of a DataLoader."""
 
+import contextlib
+import gc
+import multiprocessing
 from itertools import islice
 
 import pytest
@@ -7,6 +10,7 @@ from torch.utils.data import DataLoader, default_collate
 
 from fastload import FastParquetDataset, SourceChangedError
 from support.sample_files import away, ids_of, write_sample
+from support.worker_errors import worker_raises
 
 ROWS = 1000
 BATCH = 64
@@ -92,6 +96,19 @@ def test_a_pass_whose_first_batch_fails_takes_no_epoch(tmp_path, epochs, persist
             assert [batch["id"].tolist() for batch in loader] == epoch
 
 
+def test_workers_end_with_an_error_that_the_program_catches(tmp_path):
+    moved = write_sample(tmp_path / "sample.parquet", ROWS)
+    before = set(multiprocessing.active_children())
+    with dataset_of(moved) as dataset, away(moved):
+        gc.disable()
+        try:
+            with contextlib.suppress(SourceChangedError):
+                next(iter(loader_of(dataset)))
+            assert set(multiprocessing.active_children()) == before
+        finally:
+            gc.enable()
+
+
 def test_passes_here_and_in_workers_share_the_epoch(dataset, epochs):
     ids_of(dataset)
     assert [batch["id"].tolist() for batch in loader_of(dataset)] == epochs[1]
@@ -146,7 +163,7 @@ def test_resume_at_an_epochs_end(path, epochs):
 @pytest.mark.parametrize("options", [{}, {"batch_size": 8}, {"num_workers": WORKERS}])
 def test_batching_batches_is_refused(dataset, options):
     loader = DataLoader(dataset, **options)
-    with pytest.raises(TypeError, match=r"write DataLoader\(ds, batch_size=None\)"):
+    with worker_raises(TypeError, match=r"write DataLoader\(ds, batch_size=None\)"):
         next(iter(loader))
 
 

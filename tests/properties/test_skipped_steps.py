@@ -18,6 +18,7 @@ from fastload.plan.position import advance
 from fastload.plan.rank_split import skipped_steps, steps_over
 from support.deliveries import assert_other_steps_stay
 from support.sample_files import write_files, write_sample
+from support.worker_errors import worker_raises
 
 pytestmark = pytest.mark.timeout(1200 + 2 * EXAMPLES)
 steps = st.sets(st.one_of(st.integers(0, 6), st.integers(0, 40)), max_size=8)
@@ -162,7 +163,7 @@ def test_stateful_loader(path):
     assert got + ids(again) == whole
     other = loader(skip_steps=[1])
     other.load_state_dict(state)
-    with pytest.raises(ValueError, match="Expected the skip_steps that the state was saved with"):
+    with worker_raises(ValueError, match="Expected the skip_steps that the state was saved with"):
         next(iter(other))
 
 
