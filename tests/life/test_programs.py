@@ -5,7 +5,7 @@ import os
 import pytest
 from programs import fails
 
-PROGRAMS = int(os.environ.get("PROGRAMS", "120"))
+PROGRAMS = int(os.environ.get("PROGRAMS", "80"))
 TOGETHER = 10
 
 

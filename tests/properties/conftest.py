@@ -1,6 +1,7 @@
-"""How many examples hypothesis tries of the properties that go from files to batches.
+"""How many examples hypothesis tries of a property; `make test-properties EXAMPLES=20000` sets it.
 
-Other properties say their own number.
+Properties whose examples take longer try a share of this number. The properties of
+`make test-semantics` have numbers of their own.
 """
 
 import os
@@ -16,6 +17,6 @@ shared = settings(
 )
 # In CI the examples are the same at each run, so that a failure is that of the change.
 reproducible = os.environ.get("CI") == "true"
-settings.register_profile("CI", shared, max_examples=500, derandomize=reproducible)
+settings.register_profile("CI", shared, max_examples=250, derandomize=reproducible)
 settings.register_profile("long", shared, max_examples=LONG or 20_000)
 settings.load_profile("long" if LONG else "CI")

@@ -19,7 +19,7 @@ from support.packing import balanced_order, best_fit
 from support.plan_definition import epoch_rows
 
 # Of each property; `make test-semantics EXAMPLES=10000` sets it.
-EXAMPLES = int(os.environ.get("FASTLOAD_EXAMPLES", "250"))
+EXAMPLES = int(os.environ.get("FASTLOAD_EXAMPLES", "120"))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nested_cases import Shape, with_nulls
 
 # Each example writes files; `make test-properties` tries more.
-EXAMPLES = settings(max_examples=int(os.environ.get("EXAMPLES", "200")))
+EXAMPLES = settings(max_examples=int(os.environ.get("EXAMPLES", "100")))
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 FLOATS = {"float16": np.uint16, "float32": np.uint32, "float64": np.uint64}
 TIMES = [

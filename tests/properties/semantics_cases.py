@@ -11,7 +11,7 @@ from fastload.rows.predicate import parse_split
 from fastload.rows.row_hash import hash_columns
 
 # Of each end-to-end property; `make test-semantics EXAMPLES=5000` sets it.
-EXAMPLES = int(os.environ.get("FASTLOAD_EXAMPLES", "100"))
+EXAMPLES = int(os.environ.get("FASTLOAD_EXAMPLES", "60"))
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ def test_published_values(data: bytes, seed: int, expected: int) -> None:
 
 
 @given(data=st.binary(max_size=200), seed=st.integers(0, 2**64 - 1))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=settings.default.max_examples // 2, deadline=None)
 def test_hash_is_xxh64(data: bytes, seed: int) -> None:
     assert core.xxhash64(data, seed) == xxhash64(data, seed)
 
@@ -128,7 +128,7 @@ def encoded(key: Any) -> bytes:
     shuffled=st.booleans(),
     data=st.data(),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=settings.default.max_examples // 2, deadline=None)
 def test_categories_follow_from_the_keys(
     tmp_path_factory: pytest.TempPathFactory,
     column: tuple[pa.Array, list[Any]],

@@ -118,7 +118,9 @@ def hashable(rows):
 CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=CHECKS)
+@settings(
+    max_examples=settings.default.max_examples // 4, deadline=None, suppress_health_check=CHECKS
+)
 @given(st.data(), tables(), predicates(), readings(), st.integers(1, 4))
 def test_ranks_share_what_pyarrow_keeps(data, table, filters, reading, world):
     uneven = data.draw(st.sampled_from(["wrap", "drop", "pad", "keep"]))
@@ -168,7 +170,9 @@ def test_ranks_share_what_pyarrow_keeps(data, table, filters, reading, world):
             assert found == want
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=CHECKS)
+@settings(
+    max_examples=settings.default.max_examples // 8, deadline=None, suppress_health_check=CHECKS
+)
 @given(st.data(), tables(), predicates(), readings(), st.integers(1, 3), st.integers(1, 3))
 def test_resumes_exactly_on_other_ranks(data, table, filters, reading, world, new_world):
     split = data.draw(st.sampled_from([None, (None, 0.2, 0.9), ("text", 0, 0.7), ("id", 0, 0.5)]))

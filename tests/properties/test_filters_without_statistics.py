@@ -111,7 +111,7 @@ def expected(path, table, filters, split):
     return [n for n in passes.to_pylist() if kept[n]]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=settings.default.max_examples // 3, deadline=None)
 @given(st.data(), FILTERS, SPLITS)
 def test_statistics_and_row_groups_change_no_row(data, filters, split):
     table = pa.table({name: data.draw(columns(name)) for name in sorted(VALUES)})

@@ -63,7 +63,7 @@ def replaced(state, path, value):
     return changed
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=settings.default.max_examples, deadline=None)
 @given(data=st.data())
 def test_a_hostile_state(dataset, state, data):
     hostile = state

@@ -19,7 +19,7 @@ from fastload.plan.steps import step_of_leg
 from fastload.plan.units.packed import PackedUnits, Packing
 from support.packing import PACKER
 
-thorough = settings(max_examples=400, deadline=None)
+thorough = settings(max_examples=settings.default.max_examples, deadline=None)
 
 
 def row_source(rows, options):

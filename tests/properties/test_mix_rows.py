@@ -60,7 +60,7 @@ def deliver_run(paths, run, place, state, steps):
 
 
 @settings(
-    max_examples=120,
+    max_examples=settings.default.max_examples // 4,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

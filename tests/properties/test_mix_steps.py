@@ -15,7 +15,7 @@ from fastload.plan.steps import step_of_leg
 SLICES = 12
 WORLDS = (1, 2, 3, 4, 6, 12)
 
-thorough = settings(max_examples=300, deadline=None)
+thorough = settings(max_examples=settings.default.max_examples // 2, deadline=None)
 skips = st.sets(st.one_of(st.integers(0, 6), st.integers(0, 60)), max_size=12)
 canonical_legs = st.lists(
     st.tuples(st.sampled_from(WORLDS), st.integers(1, 3), st.integers(0, 30)), max_size=4

@@ -25,8 +25,8 @@ from fastload.plan.position import Position, WorkerSlot, advance, remaining_rows
 from fastload.plan.units.units import RowUnits
 from support.plan_definition import rows_of
 
-thorough = settings(max_examples=1000, deadline=None)
-brief = settings(max_examples=300, deadline=None)
+thorough = settings(max_examples=2 * settings.default.max_examples, deadline=None)
+brief = settings(max_examples=settings.default.max_examples // 2, deadline=None)
 
 
 @thorough

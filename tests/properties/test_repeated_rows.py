@@ -40,7 +40,7 @@ def can_be_padded(arrow):
     )
 
 
-@settings(max_examples=150)
+@settings(max_examples=settings.default.max_examples // 3)
 @given(
     arrow=types(),
     world=st.integers(2, 3),

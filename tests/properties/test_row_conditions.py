@@ -154,7 +154,7 @@ def found_rows(directory, filters):
     return np.concatenate(rows).tolist()
 
 
-@settings(max_examples=250)
+@settings(max_examples=settings.default.max_examples // 2)
 @given(st.data())
 def test_conditions_find_what_arrow_finds(data):
     names = data.draw(st.lists(st.sampled_from(sorted(EDGES)), min_size=1, max_size=3, unique=True))

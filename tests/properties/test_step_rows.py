@@ -29,7 +29,7 @@ slow = settings(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(deadline=None)
 @given(cases(), legs, shapes)
 def test_steps_of_a_plan(case, legs, shape):
     expected, progress = defaultdict(list), ()

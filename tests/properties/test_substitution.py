@@ -99,7 +99,7 @@ def bad_rows(case, draw):
 
 
 @given(cases(), legs, worlds, st.integers(1, 3), st.data())
-@settings(max_examples=300)
+@settings(max_examples=settings.default.max_examples // 2)
 def test_a_share_with_damage(case: Case, drawn, world, workers, data):
     progress = progress_of(case, drawn)
     rank, worker = data.draw(st.integers(0, world - 1)), data.draw(st.integers(0, workers - 1))
@@ -147,7 +147,7 @@ def test_a_share_with_damage(case: Case, drawn, world, workers, data):
 
 
 @given(cases(), st.data())
-@settings(max_examples=200)
+@settings(max_examples=settings.default.max_examples // 2)
 def test_substitutes_are_near(case, data):
     """They come from the same window, if the rank delivers a readable row of the window."""
     assume(case.row_groups.total_rows)

@@ -52,7 +52,7 @@ def test_rows_are_those_of_pyarrow(files, data):
                 assert list(batch) == list(dataset.schema)
 
 
-@settings(max_examples=150)
+@settings(max_examples=settings.default.max_examples // 3)
 @given(data=st.data(), table=tables(), filters=predicates())
 def test_filters_and_split_come_first(data, table, filters):
     with tempfile.TemporaryDirectory() as directory:

@@ -59,9 +59,13 @@ def test_an_empty_cache_directory_is_refused(path, capsys):
 
 
 @pytest.mark.parametrize(
-    "command", ["inspect", "cache", pytest.param("bench", marks=pytest.mark.slow)]
+    ("command", "full"),
+    [
+        *(("inspect", full) for full in [False, True]),
+        *(("cache", full) for full in [False, True]),
+        pytest.param("bench", True, marks=pytest.mark.slow),
+    ],
 )
-@pytest.mark.parametrize("full", [False, True])
 def test_a_closed_or_full_stdout_prints_no_traceback(path, tmp_path, command, full):
     arguments = [str(path)]
     if command == "cache":
@@ -95,7 +99,7 @@ def test_a_closed_or_full_stdout_prints_no_traceback(path, tmp_path, command, fu
 
 @pytest.mark.parametrize(
     "arguments",
-    [["inspect"], ["inspect", "--json"], ["cache", "warm", "--cache-dir", "c"], ["doctor"]],
+    [["inspect", "--json"], ["cache", "warm", "--cache-dir", "c"], ["doctor"]],
 )
 def test_closed_streams_print_no_traceback(path, tmp_path, arguments):
     command, *options = arguments
