@@ -4,11 +4,11 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
 
+from support.forked_program import ForkedProgram
 from support.sample_files import write_sample
 
 ROWS = 30_000
@@ -31,12 +31,7 @@ def path(tmp_path_factory):
 
 
 def start(script, path):
-    return subprocess.Popen(
-        [sys.executable, "-c", HEAD + script, path, str(ROWS)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    return ForkedProgram(HEAD + script, path, str(ROWS))
 
 
 def run(script, path, code=0):
@@ -361,7 +356,9 @@ print(sum(batch.rows for batch in loader))
 @pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
 def test_consumer_that_is_killed_leaves_no_workers(path, context):
     script = f"""
+import multiprocessing
 from torch.utils.data import DataLoader
+multiprocessing.set_forkserver_preload(["fastload"])
 loader = DataLoader(
     dataset_of(), batch_size=None, num_workers=2, multiprocessing_context="{context}"
 )

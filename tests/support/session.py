@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 from support.shared_memory import own_files
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from typing_extensions import Self
+
+    from support.forked_program import ForkedProgram
 
 LEFT_S = 5  # the system may take as long to end processes and remove files
 # What multiprocessing's tracker prints of a semaphore that was removed without a word to the
@@ -36,12 +38,18 @@ class Session:
     The program calls `name_semaphores` before it starts processes.
 
     Args:
-        command: the command.
+        command: the command; or a function that starts a forked program in a new session.
         options: options of Popen.
     """
 
-    def __init__(self, command: Sequence[str], **options: Any) -> None:
+    def __init__(
+        self, command: Sequence[str] | Callable[[], ForkedProgram], **options: Any
+    ) -> None:
         self._shm = set(Path("/dev/shm").iterdir())
+        self.process: subprocess.Popen[str] | ForkedProgram
+        if callable(command):
+            self.process = command()
+            return
         self.process = subprocess.Popen(
             command,
             stdout=subprocess.PIPE,
