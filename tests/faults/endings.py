@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 
 import torch
@@ -190,6 +191,7 @@ def run_passes(consumer):
 
 
 def main(path, context, workers, persistent, endless):
+    warnings.filterwarnings("ignore", "This DataLoader will create")
     # A shell that runs the tests in the background has its children ignore Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if context == "forkserver":

@@ -3,12 +3,14 @@
 import json
 import os
 import signal
-import sys
 import time
+from functools import partial
+from pathlib import Path
 
 import pytest
 
 import endings
+from support.forked_program import ForkedProgram
 from support.sample_files import write_sample
 from support.session import Session
 
@@ -23,8 +25,8 @@ ROWS = [
         for context in ("fork", "spawn", "forkserver")
         for workers in (1, 2)
         for persistent in (False, True)
-        # A spawned worker imports torch, so one row has to do for two of them.
-        if (context, workers, persistent) != ("spawn", 2, False)
+        # Other processes than forks import torch, so two rows have to do for them.
+        if context == "fork" or persistent == (workers == 2)
     ),
 ]
 CONTEXTS = ["fork", "spawn", "forkserver"]
@@ -37,12 +39,10 @@ def path(tmp_path_factory):
 
 def program(path, context, workers, *, persistent, endless=False):
     """The endings of one row of the table, in a session of their own."""
-    return Session(
-        [
-            *(sys.executable, "-W", "ignore:This DataLoader will create", endings.__file__),
-            *map(str, (path, context, workers, persistent, endless)),
-        ]
-    )
+    arguments = map(str, (path, context, workers, persistent, endless))
+    code = Path(endings.__file__).read_text()
+    options = {"path": endings.__file__, "new_session": True}
+    return Session(partial(ForkedProgram, code, *arguments, **options))
 
 
 def cells_of(out, ended):
