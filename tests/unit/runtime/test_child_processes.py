@@ -13,7 +13,7 @@ class Answers(IterableDataset):
         yield worker_ends_with_its_pass()
 
 
-@pytest.mark.parametrize("context", ["fork", "spawn"])
+@pytest.mark.parametrize("context", ["fork", "forkserver"])
 @pytest.mark.parametrize("persistent", [False, True])
 @pytest.mark.parametrize("loader", [DataLoader, StatefulDataLoader])
 def test_a_worker_knows_whether_it_lives_on(loader, persistent, context):
