@@ -2,10 +2,11 @@
 
     python tests/life/circumstances.py [--circumstances "no HOME,chdir"] [--ways loop,mix]
 
-Each cell of the table is a process of its own: a circumstance and a way of using fastload. Each
-batch has pyarrow's values, and each epoch has every row once, unless the circumstance allows
-another ending (`ENDINGS`). The process says nothing on stderr and leaves no process and no file in
-/dev/shm. Prints the table, and exits with 1 if a cell is not as expected.
+Each cell of the table is a process of its own: a circumstance and a way of using fastload. It is a
+new interpreter where the circumstance may change imports, else a fork. Each batch has pyarrow's
+values, and each epoch has every row once, unless the circumstance allows another ending
+(`ENDINGS`). The process says nothing on stderr and leaves no process and no file in /dev/shm.
+Prints the table, and exits with 1 if a cell is not as expected.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import argparse
 import contextlib
 import faulthandler
 import importlib
+import multiprocessing
 import os
 import random
 import resource
@@ -298,9 +300,15 @@ class Circumstance:
     files: int = FILES
     endings: tuple[str, ...] = (ROWS_CAME,)
 
+    @property
+    def forked(self) -> bool:
+        """True if the program may begin with torch and fastload imported."""
+        return not self.flags and not self.environment
+
     def command(self, name: str, way: str, directory: str) -> list[str]:
         """Return the command of a cell."""
-        return [sys.executable, *self.flags, __file__, "--one", name, way, directory]
+        interpreter = [] if self.forked else [sys.executable, *self.flags]
+        return [*interpreter, __file__, "--one", name, way, directory]
 
 
 FEW_CORES = "ignore:This DataLoader will create"  # said where workers are more than cores
@@ -336,6 +344,7 @@ def run_one(name: str, way: str, directory: str) -> None:
     faulthandler.enable()
     faulthandler.dump_traceback_later(LIMIT_S, exit=True)
     name_semaphores()
+    multiprocessing.set_forkserver_preload(["__main__", "torch", "fastload"])
     descriptors = CIRCUMSTANCES[name].descriptors
     if descriptors:
         torch.arange(1)  # torch's first operation reads /proc/cpuinfo, and prints if no file opens
@@ -350,7 +359,8 @@ def cell(name: str, way: str, seed: int = 0) -> str:
     environment = {key: value for key, value in environment.items() if value is not None}
     with tempfile.TemporaryDirectory() as directory:
         write_files(directory, circumstance.files)
-        with Session(circumstance.command(name, way, directory), env=environment) as session:
+        command, forked = circumstance.command(name, way, directory), circumstance.forked
+        with Session(command, forked=forked, env=environment) as session:
             if INTERRUPTED in circumstance.endings:
                 ended = _interrupted(session, random.Random(f"{name} {way} {seed}"))
             else:

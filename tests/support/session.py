@@ -10,14 +10,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from support.forked import Forked
 from support.shared_memory import own_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from typing_extensions import Self
-
-    from support.forked_program import ForkedProgram
 
 LEFT_S = 5  # the system may take as long to end processes and remove files
 # What multiprocessing's tracker prints of a semaphore that was removed without a word to the
@@ -38,17 +37,16 @@ class Session:
     The program calls `name_semaphores` before it starts processes.
 
     Args:
-        command: the command; or a function that starts a forked program in a new session.
+        command: the command.
+        forked: True for a fork in place of a new interpreter, with the command of a `Forked`.
         options: options of Popen.
     """
 
-    def __init__(
-        self, command: Sequence[str] | Callable[[], ForkedProgram], **options: Any
-    ) -> None:
+    def __init__(self, command: Sequence[str], *, forked: bool = False, **options: Any) -> None:
         self._shm = set(Path("/dev/shm").iterdir())
-        self.process: subprocess.Popen[str] | ForkedProgram
-        if callable(command):
-            self.process = command()
+        self.process: Forked | subprocess.Popen[str]
+        if forked:
+            self.process = Forked(command, **options)
             return
         self.process = subprocess.Popen(
             command,
