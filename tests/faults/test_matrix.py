@@ -4,13 +4,10 @@ import json
 import os
 import signal
 import time
-from functools import partial
-from pathlib import Path
 
 import pytest
 
 import endings
-from support.forked_program import ForkedProgram
 from support.sample_files import write_sample
 from support.session import Session
 
@@ -40,9 +37,7 @@ def path(tmp_path_factory):
 def program(path, context, workers, *, persistent, endless=False):
     """The endings of one row of the table, in a session of their own."""
     arguments = map(str, (path, context, workers, persistent, endless))
-    code = Path(endings.__file__).read_text()
-    options = {"path": endings.__file__, "new_session": True}
-    return Session(partial(ForkedProgram, code, *arguments, **options))
+    return Session([endings.__file__, *arguments], forked=True)
 
 
 def cells_of(out, ended):

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from support.forked_program import ForkedProgram
+from support.forked import Forked
 from support.sample_files import write_sample
 
 ROWS = 30_000
@@ -31,7 +31,7 @@ def path(tmp_path_factory):
 
 
 def start(script, path):
-    return ForkedProgram(HEAD + script, path, str(ROWS))
+    return Forked(["-c", HEAD + script, path, str(ROWS)])
 
 
 def run(script, path, code=0):

@@ -14,6 +14,7 @@ import importlib
 import json
 import os
 import runpy
+import signal
 import socket
 import subprocess
 import sys
@@ -35,7 +36,8 @@ class Forked:
     """A forked program in a session of its own, with the interface of Popen that tests need.
 
     Args:
-        command: a script and its arguments, or "-m", a module and its arguments.
+        command: a script and its arguments; or "-m", a module and its arguments; or "-c", the text
+            of a program and its arguments.
         stdin: a file descriptor; None = no input.
         stdout: a file descriptor; None = a pipe.
         stderr: a file descriptor; None = a pipe.
@@ -98,7 +100,13 @@ class Forked:
                 pipe.close()
 
     def send_signal(self, number: int) -> None:
-        os.kill(self.pid, number)
+        """Send a signal, if the program has not ended."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Kill the program."""
+        self.send_signal(signal.SIGKILL)
 
     def wait(self, timeout: float | None = None) -> int:
         """Return the exit code.
@@ -153,7 +161,7 @@ def run_forked(
             out, err = program.communicate(timeout)
         except BaseException:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(program.pid, 9)
+                os.killpg(program.pid, signal.SIGKILL)
             raise
     return subprocess.CompletedProcess(program.args, program.wait(), out, err)
 
@@ -223,18 +231,22 @@ def _kept(request: dict[str, Any], stdin: int, stdout: int, stderr: int, report:
 
 
 def _run(command: list[str]) -> None:
-    """Run a script or a module in this process, as the interpreter does."""
+    """Run a script, a module or a text in this process, as the interpreter does."""
     if command[0] == "-m":
         sys.argv[:], sys.path[0] = command[1:], os.getcwd()
         runpy.run_module(command[1], run_name="__main__", alter_sys=True)
         return
-    script = str(Path(command[0]).resolve())
-    sys.argv[:], sys.path[0] = [script, *command[1:]], str(Path(script).parent)
     # It stays `__main__` until the process has ended, so runpy won't do.
     main = types.ModuleType("__main__")
-    main.__file__ = script
     sys.modules["__main__"] = main
-    exec(compile(Path(script).read_bytes(), script, "exec"), main.__dict__)
+    if command[0] == "-c":
+        sys.argv[:], sys.path[0] = ["-c", *command[2:]], ""
+        script, text = "<string>", command[1].encode()
+    else:
+        script = main.__file__ = str(Path(command[0]).resolve())
+        sys.argv[:], sys.path[0] = [script, *command[1:]], str(Path(script).parent)
+        text = Path(script).read_bytes()
+    exec(compile(text, script, "exec"), main.__dict__)
 
 
 def _main() -> None:
