@@ -192,11 +192,11 @@ def _next_program(requests: socket.socket) -> list[str]:
     """Fork for each request, until the tests end; return in each fork, with its command."""
     while True:
         message, descriptors, _, _ = socket.recv_fds(requests, _MESSAGE_BYTES, 4)
-        if not message:
-            sys.exit()
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
+        if not message:
+            sys.exit()
         request = json.loads(message)
         for name in request["imports"]:
             importlib.import_module(name)

@@ -18,6 +18,7 @@ from fastload.runtime.units import ago, counted, duration_of, million, size_of
 from fastload.tools.bench import sample
 from fastload.tools.cli import bench, cache, doctor, inspect
 from fastload.tools.cli.main import main
+from support.forked import run_forked
 
 COMMANDS = {"bench": bench, "cache": cache, "doctor": doctor, "inspect": inspect}
 
@@ -127,15 +128,10 @@ def test_clear_asks_on_a_terminal(filled, answer, options, removed):
     arguments = ["cache", "clear", "--cache-dir", str(filled), *options]
     if answer is not None:
         os.write(ours, answer)
-    done = subprocess.run(
-        [sys.executable, "-m", "fastload", *arguments],
-        stdin=theirs,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_forked(["-m", "fastload", *arguments], stdin=theirs)
     os.close(ours)
     os.close(theirs)
+    assert done.returncode == 0
     assert done.stdout.startswith(f"removed {removed} entr")
     assert ("Remove 10 entries, " in done.stderr) == (answer is not None)
 
