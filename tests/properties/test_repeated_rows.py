@@ -25,13 +25,21 @@ def types(draw):
     return arrow
 
 
-def value_of(arrow, rng):
+def array_of(arrow, count, rng):
+    """Make an array of a type, with lists of at most three values."""
     if pa.types.is_fixed_size_list(arrow):
-        return [value_of(arrow.value_type, rng) for _ in range(arrow.list_size)]
+        size = arrow.list_size
+        return pa.FixedSizeListArray.from_arrays(
+            array_of(arrow.value_type, count * size, rng), type=arrow
+        )
     if pa.types.is_list(arrow):
-        return [value_of(arrow.value_type, rng) for _ in range(rng.integers(0, 4))]
-    number = int(rng.integers(0, 100))
-    return f"text {number}" if arrow == pa.string() else pa.scalar(number).cast(arrow).as_py()
+        offsets = np.concatenate([[0], rng.integers(0, 4, count).cumsum()])
+        values = array_of(arrow.value_type, int(offsets[-1]), rng)
+        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=arrow)
+    numbers = rng.integers(0, 100, count)
+    if arrow == pa.string():
+        return pa.array([f"text {number}" for number in numbers.tolist()], arrow)
+    return pa.array(numbers).cast(arrow)
 
 
 def can_be_padded(arrow):
@@ -59,9 +67,8 @@ def test_repeated_rows_are_copies(
     steps = per_rank * batches + 1
     rows = steps * world - min(short, world - 1)
     rng = np.random.default_rng(seed)
-    values = [value_of(arrow, rng) for _ in range(rows)]
     path = tmp_path_factory.mktemp("repeated") / "a.parquet"
-    stored = pa.array(values, arrow)
+    stored = array_of(arrow, rows, rng)
     pq.write_table(pa.table({"value": stored}), path, row_group_size=max(1, rows // 3))
     columns = {"value": "value"}
     if can_be_padded(arrow):
