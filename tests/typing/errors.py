@@ -36,6 +36,7 @@ except (CorruptFileError, NullValueError) as error:
     of_values: ValueError = error
 except (CacheError, SourceChangedError) as error:
     of_fastload: FastloadError = error
+    assert_type(of_fastload.message, str)
 except StorageError as error:
     of_system: OSError = error
 except FastloadError as error:
