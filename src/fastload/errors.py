@@ -25,11 +25,10 @@ __all__ = [
 class FastloadError(Exception):
     """Base class of all errors that fastload defines."""
 
-    # DataLoader makes the error of a worker anew, by `message=` if the class has an attribute of
-    # this name. Otherwise DataLoader leaves the error in a cycle with the loader's iterator, whose
-    # workers then live until Python's garbage collector runs.
-
     def __init__(self, *args: object, message: str | None = None) -> None:
+        # DataLoader makes the error of a worker anew, by `message=` if the class has an attribute
+        # of this name. Otherwise DataLoader leaves the error in a cycle with the loader's iterator,
+        # whose workers then live until Python's garbage collector runs.
         super().__init__(*(args if message is None else (message,)))
 
     @property

@@ -1,7 +1,8 @@
 """Programs that are forks of one process, which has imported torch and fastload.
 
 The imports cost a new interpreter some 3 s of CPU. A program that is forked has them already, and
-the interpreter's flags of the process; all else is as in a new interpreter, its end included.
+the interpreter's flags of the process; all else is as in a new interpreter, its end included. For a
+call of a function, `own_process` is enough.
 """
 
 from __future__ import annotations

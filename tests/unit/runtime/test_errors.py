@@ -35,3 +35,7 @@ def test_bases_and_message(name: str) -> None:
     copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is cls
     assert str(copy) == str(error)
+    # As DataLoader makes the error of a worker.
+    assert cls.message
+    assert cls(message=str(error)).args == error.args
+    assert error.message == str(error)
