@@ -44,7 +44,7 @@ class Forked:
         stderr: a file descriptor; None = a pipe.
         cwd: the working directory; None = that of this process.
         env: the environment; None = that of this process.
-        imports: modules that this program and later ones have imported, too.
+        imports: modules that this program and all later ones have imported.
     """
 
     def __init__(
