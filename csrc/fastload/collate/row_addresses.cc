@@ -1,5 +1,7 @@
 #include "fastload/collate/row_addresses.h"
 
+#include <algorithm>
+#include <bit>
 #include <numeric>
 
 #include "fastload/base/stream_copy.h"
@@ -9,30 +11,48 @@ namespace fastload {
 namespace {
 
 std::vector<RowAddresses> AddressesOf(const std::vector<Part>& parts,
-                                      const std::vector<Layout::Slot>& slots) {
+                                      const std::vector<Layout::Slot>& slots,
+                                      const PartFinder* finder) {
   std::vector<RowAddresses> addresses;
   addresses.reserve(slots.size());
-  for (const Layout::Slot& slot : slots) addresses.emplace_back(parts, slot);
+  for (const Layout::Slot& slot : slots) addresses.emplace_back(parts, slot, finder);
   return addresses;
 }
 
 }  // namespace
 
-RowAddresses::RowAddresses(const std::vector<Part>& parts, const Layout::Slot& slot)
-    : stride_(slot.stride),
-      first_rows_(static_cast<uint32_t>(parts[0].rows)),
-      // All parts between the first and the last are whole batches.
-      part_rows_(static_cast<uint32_t>(parts[parts.size() > 1 ? 1 : 0].rows)) {
+PartFinder::PartFinder(const std::vector<Part>& parts) {
+  first_.reserve(parts.size() + 1);
+  for (const Part& part : parts) first_.push_back(static_cast<uint32_t>(part.first));
+  const auto rows = static_cast<uint32_t>(parts.back().first + parts.back().rows);
+  first_.push_back(rows);
+  const auto mean = std::max<uint32_t>(1, rows / static_cast<uint32_t>(parts.size()));
+  shift_ = static_cast<int>(std::bit_width(mean)) - 1;
+  near_.reserve((rows >> shift_) + 1);
+  uint32_t part = 0;
+  for (uint64_t row = 0; row < rows; row += uint64_t{1} << shift_) {
+    while (row >= first_[part + 1]) ++part;
+    near_.push_back(part);
+  }
+}
+
+RowAddresses::RowAddresses(const std::vector<Part>& parts, const Layout::Slot& slot,
+                           const PartFinder* finder)
+    : stride_(slot.stride), finder_(finder) {
+  parts_.reserve(parts.size());
   for (const Part& part : parts) {
     parts_.push_back(Layout::Address(part.block->data(), part.areas, slot));
   }
 }
 
 UnitAddresses::UnitAddresses(const std::vector<Part>& parts, const Unit& unit)
-    : rows(AddressesOf(parts, unit.slots)), valid(AddressesOf(parts, unit.valid_slots)) {
-  for (const Unit::Pad& pad : unit.pads) pads.emplace_back(parts, pad.slot);
-  for (const Unit::Length& length : unit.lengths)
-    lengths.emplace_back(parts, length.slot);
+    : finder(parts),
+      rows(AddressesOf(parts, unit.slots, &finder)),
+      valid(AddressesOf(parts, unit.valid_slots, &finder)) {
+  for (const Unit::Pad& pad : unit.pads) pads.emplace_back(parts, pad.slot, &finder);
+  for (const Unit::Length& length : unit.lengths) {
+    lengths.emplace_back(parts, length.slot, &finder);
+  }
 }
 
 OutputRows::OutputRows(const Window& window, int64_t most_rows)

@@ -1,6 +1,7 @@
 // The addresses of a window's output rows, for rows that are copied one by one.
 #pragma once
 
+#include <cassert>
 #include <cstdint>
 #include <vector>
 
@@ -10,28 +11,57 @@
 
 namespace fastload {
 
+// Finds the part that an output row of a window lies in. Parts may differ in rows:
+// batches by tokens do, and a lane's share of a batch may.
+class PartFinder {
+ public:
+  // Borrows the parts, which must not be empty.
+  explicit PartFinder(const std::vector<Part>& parts);
+
+  struct Place {
+    size_t part;
+    uint32_t row;  // of the part
+  };
+  Place Find(uint32_t output) const {
+    assert(output < first_.back());
+    size_t part = near_[output >> shift_];
+    while (output >= first_[part + 1]) ++part;
+    return {part, output - first_[part]};
+  }
+
+ private:
+  // The first output row of each part, then all output rows.
+  std::vector<uint32_t> first_;
+  // For each block of 2^shift_ output rows, the part of the block's first row. A block
+  // has fewer rows than parts have on average, so that few parts begin in a block.
+  std::vector<uint32_t> near_;
+  int shift_ = 0;
+};
+
 // The addresses of a window's output rows in one slot.
 class RowAddresses {
  public:
-  RowAddresses(const std::vector<Part>& parts, const Layout::Slot& slot);
+  // Borrows the finder.
+  RowAddresses(const std::vector<Part>& parts, const Layout::Slot& slot,
+               const PartFinder* finder);
 
   uint8_t* operator[](uint32_t output) const {
-    if (output < first_rows_) return parts_[0] + output * stride_;
-    const uint32_t after = output - first_rows_;
-    return parts_[1 + after / part_rows_] + after % part_rows_ * stride_;
+    const PartFinder::Place place = finder_->Find(output);
+    return parts_[place.part] + place.row * stride_;
   }
 
  private:
   std::vector<uint8_t*> parts_;
   int64_t stride_;
-  uint32_t first_rows_;
-  uint32_t part_rows_;
+  const PartFinder* finder_;
 };
 
 // The addresses of the rows of each output of a unit.
 struct UnitAddresses {
   UnitAddresses(const std::vector<Part>& parts, const Unit& unit);
+  UnitAddresses(const UnitAddresses&) = delete;  // the addresses borrow the finder
 
+  PartFinder finder;
   std::vector<RowAddresses> rows;
   std::vector<RowAddresses> valid;
   std::vector<RowAddresses> pads;

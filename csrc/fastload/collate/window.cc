@@ -1,6 +1,7 @@
 #include "fastload/collate/window.h"
 
 #include <algorithm>
+#include <cassert>
 #include <utility>
 
 #include "fastload/base/stream_copy.h"
@@ -301,6 +302,7 @@ Status WindowTask::FillFixedInOrder() {
   const auto for_each_part = [&](int64_t first, int64_t rows, const auto& fn) -> Status {
     for (int64_t row = 0; row < rows;) {
       while (first + row >= part->first + part->rows) ++part;
+      assert(part != window_->parts.end() && first + row >= part->first);
       const int64_t at = first + row - part->first;
       const int64_t n = std::min(rows - row, part->rows - at);
       uint8_t* out = Layout::Address(part->block->data(), part->areas, slot);

@@ -52,7 +52,8 @@ Status WindowTask::FillWideStack() {
   const int64_t block_rows = BlockRows(width);
   uint8_t* block = scratch_->Get(Scratch::kBlock, block_rows * width);
   if (block == nullptr) return NoMemory(width);
-  const RowAddresses addresses(window_->parts, unit_.slots[0]);
+  const PartFinder finder(window_->parts);
+  const RowAddresses addresses(window_->parts, unit_.slots[0], &finder);
   const uint32_t* outputs = window_->order.outputs.data();
   return ForEachTile([&](const Tile& tile, int64_t first, int64_t rows) {
     for (int64_t row = 0; row < rows; row += block_rows) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cassert>
 #include <cstdint>
 
 #include "fastload/collate/window.h"
@@ -49,6 +50,7 @@ void ForEachRowRun(const Window& window, const Part& part, const Fn& fn) {
               .index = window.shuffle.rows.data() + position});
     done += rows;
   }
+  assert(done == part.rows);
 }
 
 // Does the same by slots; the window is shuffled. A run stays in one bucket.

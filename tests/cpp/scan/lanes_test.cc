@@ -158,6 +158,9 @@ TEST_F(LanesTest, WrongLanesAreRefused) {
   wrong.lane_of = {0, 1, 0, 1};
   EXPECT_FALSE(pipeline.Start(wrong, {}).ok());
   wrong = plan_;
+  wrong.lane_padding[1] = -1;
+  EXPECT_FALSE(pipeline.Start(wrong, {}).ok());
+  wrong = plan_;
   wrong.batch_edges.pop_back();
   EXPECT_FALSE(pipeline.Start(wrong, {}).ok());
 }

@@ -237,7 +237,7 @@ TEST_F(PipelineTest, TheSecondPassAllocatesNothing) {
 TEST_F(PipelineTest, RefusesPlansThatDisagree) {
   const auto pipeline = Make({1, 1});
   const ReadPlan good = CutPlan(pieces_, 300, 70, false);
-  std::vector<ReadPlan> bad(9, good);
+  std::vector<ReadPlan> bad(11, good);
   bad[0].batch_rows = 0;
   bad[1].rows += 1;
   bad[2].keys.pop_back();
@@ -247,6 +247,10 @@ TEST_F(PipelineTest, RefusesPlansThatDisagree) {
   bad[6].first_take[1] = bad[6].first_take[2];
   bad[7].first_piece[1] = 0;
   bad[8].first_piece[0] = 1;
+  bad[9].padding = -1;
+  const std::vector<uint16_t> copies(1051, 1);
+  bad[10].copies = copies;
+  bad[10].pieces.back().copies = 0;
   for (size_t i = 0; i < bad.size(); ++i) {
     EXPECT_TRUE(pipeline->Start(bad[i], {}).status().IsInvalid()) << i;
   }
