@@ -157,10 +157,14 @@ Result<KnownValues> KnownOfChunk(const FileSpec& file, int32_t file_index,
   const auto statistics = chunk->statistics();
   if (statistics == nullptr) return known;
   if (statistics->HasNullCount()) {
-    known.nulls = known.nulls && statistics->null_count() != 0;
-    if (statistics->null_count() == parsed.group->num_rows()) {
-      return KnownValues{.keys = {}, .nulls = known.nulls};
-    }
+    const int64_t nulls = statistics->null_count();
+    const int64_t rows = parsed.group->num_rows();
+    const bool only_nulls = nulls == rows;
+    // Statistics that contradict themselves say nothing.
+    if (nulls < 0 || nulls > (known.nulls ? rows : 0)) return known;
+    if (only_nulls && rows > 0 && statistics->HasMinMax()) return known;
+    known.nulls = nulls != 0;
+    if (only_nulls) return KnownValues{.keys = {}, .nulls = known.nulls};
   }
   if (!statistics->HasMinMax()) return known;
   const auto bounds = Bounds::Make(descr, spec, file_index);

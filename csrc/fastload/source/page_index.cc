@@ -51,15 +51,29 @@ bool IsFlat(const FileSpec& spec, int32_t leaf) {
   return spec.Column(leaf)->max_repetition_level() == 0;
 }
 
-// Returns true if all parts of the index have an entry for each page, and the pages
-// follow one another in the `rows` rows.
-bool IsWhole(const PageBounds& bounds, int64_t rows) {
+// Returns true if all parts of the index have an entry for each page, the pages follow one
+// another in the `rows` rows, and the parts agree on the nulls of each page.
+bool IsSound(const PageBounds& bounds, int64_t rows, bool nullable) {
   const size_t pages = bounds.first_rows.size();
-  const bool ordered = std::ranges::is_sorted(bounds.first_rows) &&
-                       bounds.first_rows.front() == 0 && bounds.first_rows.back() <= rows;
-  return ordered && bounds.null_pages.size() == pages && bounds.minima.size() == pages &&
-         bounds.maxima.size() == pages &&
-         (bounds.null_counts.empty() || bounds.null_counts.size() == pages);
+  const auto& counts = bounds.null_counts;
+  if (!std::ranges::is_sorted(bounds.first_rows) || bounds.first_rows.front() != 0 ||
+      bounds.first_rows.back() > rows || bounds.null_pages.size() != pages ||
+      bounds.minima.size() != pages || bounds.maxima.size() != pages ||
+      (!counts.empty() && counts.size() != pages)) {
+    return false;
+  }
+  for (size_t page = 0; page < pages; ++page) {
+    const int64_t end = page + 1 < pages ? bounds.first_rows[page + 1] : rows;
+    const int64_t in_page = end - bounds.first_rows[page];
+    const bool null_page = bounds.null_pages[page];
+    const bool bounded = !bounds.minima[page].empty() || !bounds.maxima[page].empty();
+    if (null_page && (bounded || (!nullable && in_page > 0))) return false;
+    if (counts.empty()) continue;
+    const int64_t nulls = counts[page];
+    if (nulls < 0 || nulls > (nullable ? in_page : 0)) return false;
+    if (in_page > 0 && null_page != (nulls == in_page)) return false;
+  }
+  return true;
 }
 
 // A stream of a range that reads what is looked at, and passes over the rest.
@@ -228,15 +242,22 @@ Result<PageBounds> ReadPageBounds(const FileSpec& spec, const File& file,
     ARROW_ASSIGN_OR_RAISE(const auto bytes,
                           ReadIndex(spec, file, chunk->GetColumnIndexLocation()));
     if (bytes.empty()) return Status::OK();
-    const auto index = parquet::ColumnIndex::Make(*spec.Column(leaf), bytes.data(),
-                                                  static_cast<uint32_t>(bytes.size()),
-                                                  PropertiesOf(bytes));
     for (const PageExtent& page : extents.pages) bounds.first_rows.push_back(page.row);
-    bounds.null_pages = index->null_pages();
-    if (index->has_null_counts()) bounds.null_counts = index->null_counts();
-    bounds.minima = index->encoded_min_values();
-    bounds.maxima = index->encoded_max_values();
-    if (!IsWhole(bounds, spec.RowsOf(row_group))) bounds = {};
+    try {
+      const auto index = parquet::ColumnIndex::Make(*spec.Column(leaf), bytes.data(),
+                                                    static_cast<uint32_t>(bytes.size()),
+                                                    PropertiesOf(bytes));
+      bounds.null_pages = index->null_pages();
+      if (index->has_null_counts()) bounds.null_counts = index->null_counts();
+      bounds.minima = index->encoded_min_values();
+      bounds.maxima = index->encoded_max_values();
+    } catch (const parquet::ParquetException&) {
+      // No index, or one with bounds that are no values: it is not needed to read rows.
+      bounds = {};
+      return Status::OK();
+    }
+    const bool nullable = spec.Column(leaf)->max_definition_level() > 0;
+    if (!IsSound(bounds, spec.RowsOf(row_group), nullable)) bounds = {};
     return Status::OK();
   }));
   return bounds;

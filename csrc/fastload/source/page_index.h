@@ -40,7 +40,7 @@ Result<std::vector<ByteRange>> IndexRanges(const FileSpec& spec, int32_t row_gro
                                            int32_t leaf, bool bounds);
 
 // The bounds of the values of each data page of a column chunk, in order; empty where the
-// file has no bounds.
+// file has no bounds, or bounds that contradict one another.
 struct PageBounds {
   std::vector<int64_t> first_rows;   // first row of each page in the row group
   std::vector<bool> null_pages;      // pages that contain nulls alone

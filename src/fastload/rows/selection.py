@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 __all__ = ["EpochRows", "key_of_file"]
 
 # The version of the way rows are found. Entries of another version are ignored.
-_VERSION = "2"
+_VERSION = "3"
 _MAGIC = b"FLROWS01"
 _HEAD = struct.Struct("<8sqqII")
 # A smaller entry is read rather than mapped, because a process may have only 65,530 mappings.

@@ -8,6 +8,7 @@ import pytest
 
 from fastload import IO, FastParquetDataset, NullValueError
 from fastload.errors import CorruptFileError
+from support.thrift import build, parse
 
 
 def test_pages_without_a_row_that_stays_are_not_decoded(tmp_path):
@@ -112,3 +113,108 @@ def test_a_null_behind_pages_that_are_not_read_is_named(tmp_path):
         *range(350_001, 350_050),
         *range(350_051, 350_123),
     ]
+
+
+PAGE = 100  # rows
+I32, I64 = 5, 6  # types of the compact protocol
+
+
+def file_with_index(path, change, statistics=()):
+    """Write 400 rows, of which the first 200 are null, with another column index or statistics."""
+    numbers = np.arange(4 * PAGE)
+    x = pa.array(numbers, mask=numbers < 2 * PAGE)
+    pq.write_table(
+        pa.table({"x": x, "number": numbers}),
+        path,
+        use_dictionary=False,
+        compression="none",
+        write_page_index=True,
+        max_rows_per_page=PAGE,
+    )
+    data = path.read_bytes()
+    metadata, _ = parse(data, len(data) - 8 - int.from_bytes(data[-8:-4], "little"))
+    chunk = metadata[4][1][1][0][1][1][1][0]
+    index, _ = parse(data, chunk[6][1])
+    change(index)
+    chunk[3][1][12][1].update(statistics)
+    added = build(index)
+    chunk[6], chunk[7] = (I64, len(data)), (I32, len(added))
+    tail = build(metadata)
+    path.write_bytes(data + added + tail + len(tail).to_bytes(4, "little") + b"PAR1")
+    return path
+
+
+def say(field, page, value, *, counts=True):
+    """Return a change of one page in a list of the column index, which may lose its counts."""
+
+    def change(index):
+        index[field][1][1][page] = value
+        if not counts:
+            del index[NULL_COUNTS]
+
+    return change
+
+
+def shorten(field):
+    def change(index):
+        index[field][1][1].pop()
+
+    return change
+
+
+VALUES = [*range(2 * PAGE, 4 * PAGE)]
+FILTERS = [
+    (("x", "==", 250), [250]),
+    (("x", ">=", 0), VALUES),
+    (("x", "!=", 7), VALUES),
+    (("x", "in", [250, 399]), [250, 399]),
+    (("x", "<", 203), VALUES[:3]),
+    (pc.field("x").is_null(), [*range(2 * PAGE)]),
+    (pc.field("x").is_valid(), VALUES),
+]
+NULL_PAGES, MINIMA, MAXIMA, NULL_COUNTS = 1, 2, 3, 5
+CONTRADICTIONS = {
+    "a page of values is null": say(NULL_PAGES, 2, True),
+    "a page of values is null, and nulls are not counted": say(NULL_PAGES, 2, True, counts=False),
+    "a null page has values": say(NULL_PAGES, 1, False),
+    "a null page has a least value": say(MINIMA, 0, bytes(8)),
+    "a null page has a greatest value": say(MAXIMA, 0, bytes(8)),
+    "negative counts": say(NULL_COUNTS, 0, -1),
+    "more nulls than rows": say(NULL_COUNTS, 2, PAGE + 1),
+    "as many nulls as rows": say(NULL_COUNTS, 2, PAGE),
+    "fewer nulls than rows of a null page": say(NULL_COUNTS, 0, PAGE - 1),
+    "a least value of another width": say(MINIMA, 2, b"12"),
+    "no least value": say(MINIMA, 2, b""),
+    "fewer pages": shorten(NULL_PAGES),
+    "fewer counts": shorten(NULL_COUNTS),
+}
+
+
+@pytest.mark.parametrize("change", CONTRADICTIONS.values(), ids=CONTRADICTIONS)
+def test_a_page_index_that_contradicts_itself_is_ignored(tmp_path, change):
+    path = file_with_index(tmp_path / "a.parquet", change)
+    for filters, expected in FILTERS:
+        assert numbers_of(path, filters) == expected
+
+
+def numbers_of(path, filters):
+    dataset = FastParquetDataset(path, columns=["number"], filters=filters)
+    return [n for batch in dataset for n in batch["number"].tolist()]
+
+
+def test_a_page_index_that_agrees_with_itself_is_believed(tmp_path):
+    """An index that lies about page 2 in all of its parts shows that null pages are left out."""
+
+    def lie(index):
+        for field, value in ((NULL_PAGES, True), (MINIMA, b""), (MAXIMA, b""), (NULL_COUNTS, PAGE)):
+            say(field, 2, value)(index)
+
+    path = file_with_index(tmp_path / "a.parquet", lie)
+    assert numbers_of(path, ("x", ">=", 250)) == VALUES[PAGE:]
+
+
+@pytest.mark.parametrize("nulls", [-1, 4 * PAGE, 4 * PAGE + 1])
+def test_statistics_that_contradict_themselves_are_ignored(tmp_path, nulls):
+    path = file_with_index(tmp_path / "a.parquet", lambda _: None, {3: (I64, nulls)})
+    for filters, expected in FILTERS:
+        assert numbers_of(path, filters) == expected
