@@ -15,7 +15,15 @@ from pyarrow.fs import LocalFileSystem
 
 from fastload.errors import FastloadError, SchemaError
 from fastload.rows.filter_hints import ZONE, example, hint, missing_column
-from fastload.rows.predicate import Predicate, as_uint64, expression_of, is_integer, serialized
+from fastload.rows.filters_text import filters_text
+from fastload.rows.predicate import (
+    Predicate,
+    as_uint64,
+    expression_of,
+    is_integer,
+    resolve_filters,
+    serialized,
+)
 from fastload.rows.row_hash import can_hash
 from fastload.runtime.native import core
 from fastload.schema.file_schema import group_files
@@ -110,7 +118,8 @@ class FilterSchema:
             SchemaError: the type of a column does not fit the filters or the split.
             ValueError: a str in the filters is no date or time of the column's type.
         """
-        expression = expression_of(filters, self._path, self._condition)
+        resolved = resolve_filters(filters, self._path, self._condition)
+        expression = expression_of(resolved, filters)
         if expression is not None:
             self._check(expression)
         for name in (split and split.columns) or ():
@@ -122,7 +131,8 @@ class FilterSchema:
                     "Expected columns of numbers, strings, dates or times in split, got "
                     f"{arrow} - at {self.path}, column `{name}`"
                 )
-        return Predicate(expression, split)
+        conditions = None if resolved is expression else filters_text(resolved)
+        return Predicate(expression, split, conditions)
 
     def column(self, name: str) -> Any:
         """Return the Expression of a column.
@@ -202,7 +212,9 @@ class FilterSchema:
         """
         if isinstance(values, (list, tuple, set, frozenset)):
             for value in {type(each): each for each in values if each is not None}.values():
-                self._check(expression_of([(name, "==", value)], self._path, self._condition))
+                equal = [(name, "==", value)]
+                resolved = resolve_filters(equal, self._path, self._condition)
+                self._check(expression_of(resolved, equal))
 
     def _value(self, name: str, value: Any) -> Any:
         """Return the value of a condition as the column's kind of value.

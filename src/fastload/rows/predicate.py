@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,9 +24,11 @@ __all__ = [
     "SplitArgument",
     "as_uint64",
     "expression_of",
+    "is_expression",
     "is_integer",
     "parse_filters",
     "parse_split",
+    "resolve_filters",
     "serialized",
 ]
 
@@ -48,9 +49,8 @@ _FUNCTION = (
 _OPERATORS = ("==", "=", "!=", "<", ">", "<=", ">=", "in", "not in")
 _NULLS = "for nulls pass an Expression, pyarrow.compute.field(name).is_null() or .is_valid()"
 
-# The most characters of the text of a split, and of filters, in a saved state.
+# The most characters of the text of a split in a saved state.
 _SHOWN = 200
-_SHOWN_FILTERS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +80,13 @@ class Predicate:
     Attributes:
         filters: a pyarrow.compute Expression, or None.
         split: the split, or None.
+        conditions_text: the text of the conditions of which the Expression is made; None = the
+            user passed the Expression.
     """
 
     filters: Any = None
     split: Split | None = None
+    conditions_text: str | None = None
 
     def __bool__(self) -> bool:
         return self.filters is not None or self.split is not None
@@ -91,15 +94,12 @@ class Predicate:
     # Each state has this text, and a list of values may have millions.
     @cached_property
     def filters_text(self) -> str | None:
-        """Text of the filters, of 60 characters at most, and different for other filters."""
-        if self.filters is None:
-            return None
-        text = " ".join(str(self.filters).split())
-        # The text leaves out the middle of long lists and digits of numbers, so a digest is added.
-        # Saved states contain this digest: it must stay as it is.
-        exact = hashlib.blake2b(serialized(self.filters), digest_size=8).hexdigest()
-        shown = text if len(text) <= _SHOWN_FILTERS else f"{text[:_SHOWN_FILTERS]}..."
-        return f"{shown} #{exact}"
+        """Text of the filters, of about 75 characters at most, and different for other filters."""
+        if self.filters is None or self.conditions_text is not None:
+            return self.conditions_text
+        from fastload.rows.filters_text import filters_text
+
+        return filters_text(self.filters)
 
     @cached_property
     def split_text(self) -> str | None:
@@ -114,8 +114,7 @@ class Predicate:
     @property
     def digest(self) -> str:
         """A digest that differs for each predicate."""
-        filters = () if self.filters is None else (str(self.filters), serialized(self.filters))
-        return digest(*filters, repr(self.split_text))
+        return digest(repr((self.filters_text, self.split_text)))
 
 
 def parse_filters(filters: Any) -> Any:
@@ -127,7 +126,7 @@ def parse_filters(filters: Any) -> Any:
     Raises:
         TypeError, ValueError: the argument is wrong.
     """
-    if filters is None or _is_expression(filters):
+    if filters is None or is_expression(filters):
         return filters
     if not isinstance(filters, (list, tuple)):
         hint = f": {_FUNCTION}" if callable(filters) else ""
@@ -142,7 +141,7 @@ def parse_filters(filters: Any) -> Any:
                     f"{condition!r} in {filters!r}; write filters as {_FORM}"
                 )
             _check_condition(*condition)
-    expression_of(filters, lambda name: (name,))
+    expression_of(resolve_filters(filters), filters)
     return filters
 
 
@@ -171,42 +170,55 @@ def _check_condition(name: object, operator: object, value: object) -> None:
         )
 
 
-def _is_expression(filters: object) -> bool:
+def is_expression(filters: object) -> bool:
+    """Return True for a pyarrow Expression."""
     # pyarrow.compute is imported only here, so that datasets without filters don't wait for it.
     from pyarrow.compute import Expression
 
     return isinstance(filters, Expression)
 
 
-def expression_of(
+def resolve_filters(
     filters: Any,
-    path_of: Callable[[str], tuple[str, ...]],
+    path_of: Callable[[str], tuple[str, ...]] = lambda name: (name,),
     condition_of: Callable[[str, str, Any], tuple[str, Any]] = lambda _name, *rest: rest,
 ) -> Any:
-    """Convert filters to an Expression; return None for None.
+    """Return conditions as a list of lists of column path, operator and value; others unchanged.
 
     Args:
         filters: an Expression, a list of conditions, or None.
         path_of: returns the path of a column, given its name in a condition.
         condition_of: returns the operator and the value to compare with, given the name, the
             operator and the value of a condition.
+    """
+    if filters is None or is_expression(filters):
+        return filters
+    resolved = []
+    for conjunction in _conjunctions(filters):
+        parts = [(path_of(name), *condition_of(name, *rest)) for name, *rest in conjunction]
+        resolved.append([(path, operator, _stored(value)) for path, operator, value in parts])
+    return resolved
+
+
+def expression_of(resolved: Any, filters: Any) -> Any:
+    """Convert filters to an Expression; return None for None.
+
+    Args:
+        resolved: what `resolve_filters` returned.
+        filters: the filters as the user passed them, for the error.
 
     Raises:
         ValueError: the conditions are not in pyarrow's form.
     """
-    if filters is None or _is_expression(filters):
-        return filters
-    paths = []
-    for conjunction in _conjunctions(filters):
-        parts = [(path_of(name), *condition_of(name, *rest)) for name, *rest in conjunction]
-        paths.append([(path, operator, _stored(value)) for path, operator, value in parts])
+    if resolved is None or is_expression(resolved):
+        return resolved
     try:
         from pyarrow.parquet import filters_to_expression
 
-        return filters_to_expression(paths)
+        return filters_to_expression(resolved)
     except (ValueError, TypeError, NotImplementedError, OverflowError) as error:
         message = f"Expected filters in pyarrow's form, got {filters!r}: {error}"
-        raise ValueError(f"{message}{_mixed_hint(paths)}") from None
+        raise ValueError(f"{message}{_mixed_hint(resolved)}") from None
 
 
 def _mixed_hint(conjunctions: Sequence[Sequence[tuple[Any, ...]]]) -> str:

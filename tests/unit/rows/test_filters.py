@@ -2,8 +2,11 @@
 
 import datetime
 import itertools
+import os
 import pickle
 import re
+import subprocess
+import sys
 from decimal import Decimal
 
 import numpy as np
@@ -18,6 +21,7 @@ from fastload import Column, FastParquetDataset, NullValueError, SchemaError, So
 from fastload.errors import ColumnNotFoundError, CorruptFileError, StorageError
 from fastload.rows.arrow_scan import naming
 from fastload.rows.filter_schema import FilterSchema
+from fastload.rows.predicate import parse_filters
 from fastload.rows.selection import select_rows
 from fastload.source.source import Source
 
@@ -675,6 +679,69 @@ def test_a_state_belongs_to_its_filters(directory):
     same = make(filters)
     same.load_state_dict(state)
     assert numbers_of(same) == whole[10:]
+
+
+NAMES = [f"name {n}" for n in range(30)]
+OF_EACH_SEED = """
+import sys, json
+import numpy as np, pyarrow.compute as pc
+from fastload import FastParquetDataset
+
+names = [f"name {n}" for n in range(30)]
+filters = [
+    [("s", "in", set(names))],
+    ("s", "not in", frozenset(names[5:])),
+    [("n", "in", {2**70, 3, 2**64 - 1})],
+    [("n", "in", np.array([3, 2, 1])), ("s", "!=", "x")],
+    [[("n", "in", {-1, -2, 5})], [("s", "in", {"a", None})]],
+    pc.field("s").isin(set(names)) & (pc.field("n") < 10),
+]
+for each in filters:
+    dataset = FastParquetDataset(sys.argv[1], columns=["n"], filters=each, batch_size=2)
+    predicate = dataset._predicate
+    print(json.dumps([predicate.digest, dataset.state_dict(after=next(iter(dataset)))]))
+"""
+
+
+def test_sets_in_filters_have_one_digest_in_every_process(tmp_path):
+    table = pa.table({"n": range(30), "s": NAMES})
+    pq.write_table(table, tmp_path / "a.parquet")
+    program = [sys.executable, "-c", OF_EACH_SEED, tmp_path / "a.parquet"]
+    made = [
+        subprocess.run(
+            program, env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout.splitlines()
+        for seed in ("1", "2")
+    ]
+    assert made[0] == made[1]
+    assert len(made[0]) == len(set(made[0])) == 6
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (("s", "in", {"a", "b"}), ("s", "in", {"a", "c"})),
+        (("s", "in", ["a, b"]), ("s", "in", ["a", "b"])),
+        (("s", "in", ["a"]), ("s", "not in", ["a"])),
+        (("x", "==", 0.1), ("x", "==", np.nextafter(0.1, 1))),
+        (("x", "in", [1.0, 2.0]), ("x", "in", [1.0, np.nextafter(2.0, 3)])),
+        (("t", "<", "1970-01-01"), ("t", "<", "1970-01-01T00:00:00.000000001")),
+        ([[("x", "<", 1)], [("s", "==", "a")]], [("x", "<", 1), ("s", "==", "a")]),
+        (pc.field("s").isin(NAMES), pc.field("s").isin([*NAMES[:14], "x", *NAMES[15:]])),
+        (pc.field("x") < 0.1, pc.field("x") < np.nextafter(0.1, 1)),
+        (pc.field("x").is_null(), pc.field("x").is_null(nan_is_null=True)),
+        (pc.match_substring(pc.field("s"), "a"), pc.match_substring(pc.field("s"), "b")),
+    ],
+    ids=str,
+)
+def test_other_filters_have_other_digests(tmp_path, one, other):
+    columns = {"s": ["a"], "x": [0.5], "t": pa.array([0], pa.timestamp("ns"))}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    schema = FilterSchema.of(Source.open(tmp_path))
+    first, second = (schema.predicate(parse_filters(each), None) for each in (one, other))
+    assert first.digest != second.digest
+    assert first.filters_text != second.filters_text
+    assert len(first.filters_text) < 80
 
 
 @pytest.mark.parametrize("unit", ["ms", "us", "ns"])
