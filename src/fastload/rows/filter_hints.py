@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from fastload.errors import ColumnNotFoundError, SchemaError
 from fastload.schema.leaves import describe_not_found
-from fastload.source.tables.table import type_at
+from fastload.source.tables.table import paths_named, type_at
 
 __all__ = ["ZONE", "example", "hint", "missing_column"]
 
@@ -101,10 +101,10 @@ def missing_column(name: str, argument: str, columns: Any, path: str) -> Excepti
             )
     known = [*columns.names, *_fields_below(columns)]
     message = describe_not_found(name, known, f"{path}, {argument}")
-    if type_at(columns, fields) is not None:
+    if paths := paths_named(columns, name):
         message = (
             f"Expected a column of the files, got `{name}`: write "
-            f"pyarrow.compute.field{fields} for a field of a struct in an "
+            f"pyarrow.compute.field{paths[0]} for a field of a struct in an "
             f"Expression - at {path}, {argument}"
         )
     return ColumnNotFoundError(message)

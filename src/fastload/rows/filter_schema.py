@@ -28,7 +28,7 @@ from fastload.rows.row_hash import can_hash
 from fastload.runtime.native import core
 from fastload.schema.file_schema import group_files
 from fastload.source.hive import find_keys
-from fastload.source.tables.table import arrow_schema, type_at
+from fastload.source.tables.table import arrow_schema, paths_named, type_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -175,11 +175,23 @@ class FilterSchema:
         return not any(_has(self.arrow.field(name).type, pa.types.is_floating) for name in names)
 
     def _path(self, name: str) -> tuple[str, ...]:
-        """Return the path of a dotted name: of a column of this name, else of a struct field."""
-        fields = tuple(name.split("."))
-        if type_at(self.arrow, (name,)) is None and type_at(self.arrow, fields) is not None:
-            return fields
-        return (name,)
+        """Return the path of a column of this name, else of the struct's field of this dotted name.
+
+        Returns (name,) for an unknown name.
+
+        Raises:
+            SchemaError: two fields of structs have this dotted name.
+        """
+        found = paths_named(self.arrow, name)
+        if (name,) in found or not found:
+            return (name,)
+        if len(found) > 1:
+            wanted = " or ".join(f"pyarrow.compute.field{path}" for path in found)
+            raise SchemaError(
+                f"Expected one field of this dotted name, got {len(found)}: write {wanted} in an "
+                f"Expression - at {self.path}, column `{name}`"
+            )
+        return found[0]
 
     def _condition(self, name: str, operator: str, value: Any) -> tuple[str, Any]:
         """Return the operator and the value of a condition as the column's kind of value.

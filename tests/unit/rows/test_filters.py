@@ -179,6 +179,28 @@ def test_conditions_name_fields_of_structs(directory):
     assert found == expected(directory, pc.field("user", "age") < 7)
 
 
+def test_conditions_name_fields_whose_names_have_dots(tmp_path):
+    rows = [{"a.b": n, "c": {"d.e.f": n % 3}} for n in range(12)]
+    table = pa.table({"number": range(12), "s": rows, "t.u": [{"v": n % 2} for n in range(12)]})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=5)
+    assert kept(tmp_path, [("s.a.b", ">=", 9)]) == [9, 10, 11]
+    assert kept(tmp_path, [("s.c.d.e.f", "==", 1), ("t.u.v", "==", 0)]) == [4, 10]
+    parts = [kept(tmp_path, split=("s.a.b", *part)) for part in ((0, 0.5), (0.5, 1))]
+    assert sorted(parts[0] + parts[1]) == [*range(12)]
+    assert parts[0] == kept(tmp_path, split=("number", 0, 0.5))
+    with pytest.raises(ColumnNotFoundError, match=r"write pyarrow\.compute\.field\('s', 'a\.b'\)"):
+        kept(tmp_path, pc.field("s.a.b") == 1)
+
+
+def test_two_fields_of_one_dotted_name(tmp_path):
+    table = pa.table({"number": [0, 1], "s": [{"a.b": n, "a": {"b": 1 - n}} for n in range(2)]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    for options in ({"filters": ("s.a.b", "==", 1)}, {"split": ("s.a.b", 0, 1)}):
+        with pytest.raises(SchemaError, match=r"one field .* got 2: write .*\('s', 'a\.b'\) or"):
+            kept(tmp_path, **options)
+    assert kept(tmp_path, pc.field("s", "a.b") == 1) == [1]
+
+
 def test_every_kind_of_column_follows(directory):
     filters = pc.field("country").isin(["fr"]) | (pc.field("number") < 40)
     columns = {

@@ -13,7 +13,7 @@ from fastload.errors import SchemaError, UnsupportedTypeError
 from fastload.runtime.native import core
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -27,6 +27,7 @@ __all__ = [
     "TableFile",
     "arrow_schema",
     "field_key",
+    "paths_named",
     "plain_path",
     "type_at",
 ]
@@ -220,6 +221,23 @@ def type_at(schema: Any, path: Sequence[str]) -> Any:
     except (KeyError, AttributeError, TypeError):
         return None
     return arrow
+
+
+def paths_named(fields: Iterable[Any], name: str) -> list[Path]:
+    """Return the paths of a column of this name, and of fields of structs with this dotted name.
+
+    Args:
+        fields: an Arrow schema or a struct type.
+        name: the name. Names of columns and fields may have dots themselves.
+    """
+    found: list[Path] = []
+    for entry in fields:
+        if entry.name == name:
+            found.append((name,))
+        elif name.startswith(f"{entry.name}.") and pa.types.is_struct(entry.type):
+            below = paths_named(entry.type, name[len(entry.name) + 1 :])
+            found += [(entry.name, *path) for path in below]
+    return found
 
 
 def field_key(field: Any) -> str | int:
