@@ -31,7 +31,7 @@ from fastload.source.hive import find_keys
 from fastload.source.tables.table import arrow_schema, paths_named, type_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from fastload.rows.predicate import Split
     from fastload.schema.file_schema import FileSchema
@@ -405,13 +405,17 @@ def _unify(schemas: Sequence[Any], name: str) -> Any:
     found = [pa.schema([schema.field(name)]) for schema in schemas if _count(schema, name) == 1]
     if any(_count(schema, name) > 1 for schema in schemas):
         return None
-    if _mixes_decimals([each.field(0).type for each in found]):
+    types = [each.field(0).type for each in found]
+    if _mixes_decimals(types):
         found = [pa.schema([_wide_field(each.field(0))]) for each in found]
+    zones = list(dict.fromkeys(zone for arrow in types for zone in _zones(arrow)))
+    if len(zones) > 1:
+        found = [_converted(each, lambda arrow: _in_zone(arrow, zones[0])) for each in found]
     with contextlib.suppress(pa.ArrowInvalid, pa.ArrowTypeError):
         return _unified(found)
     # pyarrow does not unify strings with dictionaries of strings or with string views.
     with contextlib.suppress(pa.ArrowInvalid, pa.ArrowTypeError):
-        return _unified([pa.schema([_plain_field(each.field(0))]) for each in found])
+        return _unified([_converted(each, _plain_type) for each in found])
     return None
 
 
@@ -446,30 +450,51 @@ def _field_with_in(field: Any) -> Any:
     return field
 
 
-def _plain_field(field: Any) -> Any:
-    return field.with_type(_plain_type(field.type))
-
-
 def _plain_type(arrow: Any) -> Any:
-    """Return a type with the values' types for dictionaries, and strings and binary for views."""
-    types = pa.types
-    if types.is_dictionary(arrow):
+    """Return the type of the values for dictionaries, and strings and binary for views."""
+    if pa.types.is_dictionary(arrow):
         return _plain_type(arrow.value_type)
-    if types.is_string_view(arrow):
+    if pa.types.is_string_view(arrow):
         return pa.string()
-    if types.is_binary_view(arrow):
-        return pa.binary()
-    if types.is_struct(arrow):
-        return pa.struct([_plain_field(field) for field in arrow])
-    if types.is_map(arrow):
-        return pa.map_(_plain_field(arrow.key_field), _plain_field(arrow.item_field))
-    if types.is_list(arrow):
-        return pa.list_(_plain_field(arrow.value_field))
-    if types.is_large_list(arrow):
-        return pa.large_list(_plain_field(arrow.value_field))
-    if types.is_fixed_size_list(arrow):
-        return pa.list_(_plain_field(arrow.value_field), arrow.list_size)
-    return arrow
+    return pa.binary() if pa.types.is_binary_view(arrow) else arrow
+
+
+def _zones(arrow: Any) -> Iterator[str]:
+    """Yield the time zones in a type."""
+    if pa.types.is_nested(arrow):
+        for number in range(arrow.num_fields):
+            yield from _zones(arrow.field(number).type)
+    elif pa.types.is_timestamp(arrow) and arrow.tz is not None:
+        yield arrow.tz
+
+
+def _in_zone(arrow: Any, zone: str) -> Any:
+    """Return timestamps with a time zone in another one; the stored integers are UTC in both."""
+    known = pa.types.is_timestamp(arrow) and arrow.tz is not None
+    return pa.timestamp(arrow.unit, zone) if known else arrow
+
+
+def _converted(schema: Any, convert: Callable[[Any], Any]) -> Any:
+    """Return a schema with other types of values, at every depth."""
+
+    def field_of(field: Any) -> Any:
+        return field.with_type(type_of(field.type))
+
+    def type_of(arrow: Any) -> Any:
+        types = pa.types
+        if types.is_struct(arrow):
+            return pa.struct([field_of(field) for field in arrow])
+        if types.is_map(arrow):
+            return pa.map_(field_of(arrow.key_field), field_of(arrow.item_field))
+        if types.is_list(arrow):
+            return pa.list_(field_of(arrow.value_field))
+        if types.is_large_list(arrow):
+            return pa.large_list(field_of(arrow.value_field))
+        if types.is_fixed_size_list(arrow):
+            return pa.list_(field_of(arrow.value_field), arrow.list_size)
+        return convert(arrow)
+
+    return pa.schema([field_of(field) for field in schema])
 
 
 def _describe_conflict(schemas: Sequence[Any], paths: Sequence[str], name: str) -> str:

@@ -133,7 +133,8 @@ def resolve(arrow: Any, logical_type: str) -> LeafType:
 def common_type(first: LeafType, second: LeafType) -> LeafType | None:
     """Return the type as which values of both types are read; None if pyarrow cannot unify them.
 
-    The rules are those of pyarrow's permissive unification.
+    The rules are those of pyarrow's permissive unification. Timestamps of two time zones are read
+    in the first, as pyarrow's datasets read them: the stored integers are UTC in both.
     """
     first, second = _as_deep(first, second), _as_deep(second, first)
     tensors = {
@@ -216,10 +217,20 @@ def _as_deep(stored: LeafType, other: LeafType) -> LeafType:
     return replace(stored, list_sizes=(0,) * len(stored.list_sizes) + inner)
 
 
+def _in_zone_of(first: LeafType, second: LeafType) -> Any:
+    """Return the second's Arrow type, in the first's time zone if both have one."""
+    arrows = (first.arrow, second.arrow)
+    if all(pa.types.is_timestamp(arrow) and arrow.tz is not None for arrow in arrows):
+        return pa.timestamp(second.arrow.unit, first.arrow.tz)
+    return second.arrow
+
+
 def _common_values(first: LeafType, second: LeafType) -> LeafType | None:
     if first.arrow == second.arrow:
         return first
-    schemas = [pa.schema([("column", stored.arrow)]) for stored in (first, second)]
+    schemas = [
+        pa.schema([("column", arrow)]) for arrow in (first.arrow, _in_zone_of(first, second))
+    ]
     try:
         unified = pa.unify_schemas(schemas, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError):

@@ -818,6 +818,36 @@ def test_timestamps_with_and_without_a_time_zone_are_not_compared(tmp_path, unit
         FastParquetDataset(tmp_path, columns=["number"], filters=[(name, ">", other)])
 
 
+def test_timestamps_of_several_time_zones(tmp_path):
+    zones = ["Europe/Berlin", "UTC", "+00:00"]
+    for number, zone in enumerate(zones):
+        times = pa.array([0, 60, None]).cast(pa.timestamp("s")).cast(pa.timestamp("us", zone))
+        pair = pa.array([0, 7, 8, 9]).cast(pa.timestamp("ms", zone))
+        columns = {
+            "number": [0, 1, 2],
+            "t": times,
+            "s": pa.StructArray.from_arrays([times, [1, 2, 3]], ["t", "x"]),
+            "l": pa.ListArray.from_arrays([0, 1, 2, 4], pair),
+        }
+        pq.write_table(pa.table(columns), tmp_path / f"{number}.parquet")
+    minute = datetime.datetime(1970, 1, 1, 0, 1, tzinfo=datetime.timezone.utc)
+    west = minute.astimezone(datetime.timezone(datetime.timedelta(hours=-5)))
+    for value in (minute, west, "1970-01-01T00:01:00Z", "1970-01-01T01:01:00+01:00"):
+        for name in ("t", "s.t"):
+            assert kept(tmp_path, [(name, "==", value)]) == [1] * 3
+            assert kept(tmp_path, [(name, "<", value)]) == [0] * 3
+            assert kept(tmp_path, [(name, "in", [value])]) == [1] * 3
+    assert kept(tmp_path, pc.list_value_length(pc.field("l")) == 2) == [2] * 3
+    parts = [kept(tmp_path, split=("t", *part)) for part in ((0, 0.5), (0.5, 1))]
+    assert sorted(parts[0] + parts[1]) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    assert set(parts[0]).isdisjoint(parts[1])
+    pq.write_table(pa.table({"t": pa.array([0], pa.timestamp("us"))}), tmp_path / "naive.parquet")
+    with pytest.raises(
+        SchemaError, match=r"timestamp\[us, tz=Europe/Berlin\] in .*0\.parquet and ti"
+    ):
+        kept(tmp_path, [("t", "<", minute)])
+
+
 def test_types_of_nested_columns_are_those_of_pyarrow_and_take_no_second_read(tmp_path):
     path = tmp_path / "a.parquet"
     table = pa.table(
