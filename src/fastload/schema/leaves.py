@@ -7,18 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import torch
 
 from fastload.errors import ColumnNotFoundError, SchemaError
 from fastload.runtime.user_warnings import warn
 from fastload.schema.file_schema import FileSchema, Path, group_files, groups_above, merge_paths
 from fastload.schema.hub_features import common_names
-from fastload.schema.leaf_types import LeafType, common_type, multiplier, resolve
+from fastload.schema.leaf_types import NUMBERS, LeafType, common_type, multiplier, resolve
 from fastload.source.hive import HiveKey, find_keys, keys_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import torch
 
     from fastload.source.source import Source
 
@@ -27,6 +26,8 @@ __all__ = ["FileLeaves", "SelectedLeaf", "describe_not_found"]
 _MOST_FACTOR = 2**63 - 1  # the core multiplies by int64
 # Number of column names listed in an error when no name resembles the wanted name.
 _SHOWN = 8
+# Arrow types as which the text of a hive key is parsed.
+_PARSED = {dtype: arrow for arrow, dtype in NUMBERS.items() if dtype != torch.float16}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +127,12 @@ class FileLeaves:
             for group in groups_above(path):
                 self.below.setdefault(".".join(group), []).append(path)
 
-    def leaf(self, path: Path) -> SelectedLeaf:
+    def leaf(self, path: Path, dtype: torch.dtype | None = None) -> SelectedLeaf:
         """Return the leaf at `path` in all files; some files may lack the leaf.
+
+        Args:
+            path: path of the leaf.
+            dtype: the dtype that the user asks for, to which the text of a hive key is parsed.
 
         Raises:
             SchemaError: the types of two files have no common type; the message names the files.
@@ -144,7 +149,7 @@ class FileLeaves:
         name = ".".join(path)
         indices: list[int] = [-1 if index is None else index for index in found]
         if key is not None:
-            return self._keyed(key, indices, stored, common)
+            return self._keyed(key, indices, stored, common, dtype)
         assert common is not None
         return SelectedLeaf(
             name,
@@ -230,11 +235,17 @@ class FileLeaves:
         indices: Sequence[int],
         stored: Sequence[LeafType | None],
         common: LeafType | None,
+        dtype: torch.dtype | None,
     ) -> SelectedLeaf:
         """Return the leaf of a hive key; a key in a file's path overrides a column in the file."""
+        origin = []
         if common is None or common.kind == "null":
             common = resolve(key.infer_type(), "None")
-        values = key.parse(common.arrow, self.source.files)
+            if common.kind == "str" and dtype is not None:
+                # Arrow parses no text to floats of 16 bits.
+                common = resolve(_PARSED.get(dtype, pa.float64()), "None")
+                origin = ["which `columns` asks for"]
+        values = key.parse(common.arrow, self.source.files, *origin)
         constants = tuple(None if text is None else values[text] for text in key.texts)
         leaves = zip(self._by_file(indices), key.named, strict=True)
         return SelectedLeaf(

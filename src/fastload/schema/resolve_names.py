@@ -118,13 +118,14 @@ class _Selection:
     def _output(self, output: str, spec: Spec) -> Iterator[Selected]:
         if isinstance(spec, Stack):
             paths = [path for name in spec.names for path in self._find(name)]
-            yield output, spec, [self._files.leaf(path) for path in paths]
+            yield output, spec, [self._files.leaf(path, torch_dtype(spec.dtype)) for path in paths]
             return
         name = column_name(spec)
+        dtype = torch_dtype(spec.dtype) if isinstance(spec, Column) else None
         for path in self._find(name):
             # A struct becomes one output for each of its fields.
             rest = ".".join(path)[len(name) :]
-            yield output + rest, spec, [self._files.leaf(path)]
+            yield output + rest, spec, [self._files.leaf(path, dtype)]
 
     def _find(self, name: str) -> list[Path]:
         """Return the paths of a column or struct that are not excluded."""

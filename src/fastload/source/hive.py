@@ -46,12 +46,18 @@ class HiveKey:
             return pa.null()
         return pa.string() if self._cast(texts, pa.int32()) is None else pa.int32()
 
-    def parse(self, arrow: Any, files: Sequence[SourceFile]) -> dict[str, Any]:
+    def parse(
+        self,
+        arrow: Any,
+        files: Sequence[SourceFile],
+        origin: str = "which the column of that name in the files has",
+    ) -> dict[str, Any]:
         """Convert each distinct text to a value of an Arrow type.
 
         Args:
             arrow: the Arrow type.
             files: the files of the source, for the error.
+            origin: what asks for the type, for the error.
 
         Returns:
             The value of each text: dates, times and timestamps as int.
@@ -66,9 +72,8 @@ class HiveKey:
         if values is None:
             text = next(text for text in texts if self._cast([text], arrow) is None)
             raise SchemaError(
-                f"Expected a directory `{self.name}=...` of type {arrow}, which the column of "
-                f"that name in the files has, got {text!r} - at "
-                f"{files[self.texts.index(text)].path}, column `{self.name}`"
+                f"Expected a directory `{self.name}=...` of type {arrow}, {origin}, got {text!r} - "
+                f"at {files[self.texts.index(text)].path}, column `{self.name}`"
             )
         if pa.types.is_temporal(arrow):
             values = values.view(pa.int32() if arrow.bit_width == 32 else pa.int64())

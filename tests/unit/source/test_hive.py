@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from fastload import FastParquetDataset
 from fastload.errors import NullValueError, SchemaError
 from fastload.schema.columns import Column, Stack
 from fastload.schema.fields import Field
@@ -160,6 +161,34 @@ def test_specs_of_keys(tmp_path: Path) -> None:
         plan_columns(source, {"k": Column("k", dtype=torch.int8)})
     # A row of x, then of a str of one byte and its offset.
     assert plan_columns(source, ["x", "s"]).row_bytes == 8 + 8 + 1
+
+
+def test_text_of_keys_is_parsed_to_the_dtype_asked_for(tmp_path: Path) -> None:
+    write(tmp_path, "ts=1700000000000/v=0.5/b=true", "ts=5/v=1e3/b=false")
+    source = Source.open(tmp_path)
+    asked = {
+        "ts": torch.int64,
+        "v": torch.float32,
+        "half": Column("v", dtype=torch.bfloat16),
+        "b": torch.bool,
+        "both": Stack(["ts", "v"], dtype=torch.float64),
+    }
+    dataset = FastParquetDataset(tmp_path, columns=asked, batch_size=4)
+    (batch,) = dataset
+    assert batch["ts"].tolist() == [1700000000000] * 2 + [5] * 2
+    assert batch["v"].tolist() == batch["half"].tolist() == [0.5, 0.5, 1000, 1000]
+    assert batch["b"].tolist() == [True, True, False, False]
+    assert batch["both"].tolist() == [[1700000000000, 0.5]] * 2 + [[5, 1000]] * 2
+    assert [batch[name].dtype for name in ("ts", "half")] == [torch.int64, torch.bfloat16]
+    assert plan_columns(source, ["ts"]).schema["ts"].kind == "str"
+    with pytest.raises(
+        SchemaError, match=r"`v=\.\.\.` of type int64, .*, got '0\.5' - at .*v=0\.5"
+    ):
+        plan_columns(source, {"v": torch.int64})
+    write(tmp_path, f"ts={NULL}/v=0.5/b=true")
+    asked = {"ts": Column("ts", dtype=torch.int64, fill=-1)}
+    (batch,) = FastParquetDataset(tmp_path, columns=asked, batch_size=6)
+    assert sorted(batch["ts"].tolist()) == [-1, -1, 5, 5, 1700000000000, 1700000000000]
 
 
 def test_fingerprint_includes_keys(tmp_path: Path) -> None:
