@@ -232,12 +232,12 @@ def _mixed_hint(conjunctions: Sequence[Sequence[tuple[Any, ...]]]) -> str:
 
 
 def _stored(value: Any) -> Any:
-    """Return a numpy.datetime64 or a large integer as the scalar that pyarrow does not make of it.
+    """Return a time of NumPy or a large integer as the scalar that pyarrow does not make of it.
 
     An integer that int64 can't hold becomes uint64, or a decimal if uint64 can't hold it either.
     A list or a set with such an integer becomes an array, or a list of decimals.
     """
-    if isinstance(value, np.datetime64):
+    if isinstance(value, (np.datetime64, np.timedelta64)):
         import pyarrow as pa
 
         return pa.array(np.array([value]))[0]
@@ -253,8 +253,8 @@ def _stored(value: Any) -> Any:
 
 
 def is_integer(value: Any) -> bool:
-    """Return True for the integers of Python and NumPy, and False for a bool."""
-    return isinstance(value, Integral) and not isinstance(value, bool)
+    """Return True for the integers of Python and NumPy, and False for a bool or a duration."""
+    return isinstance(value, Integral) and not isinstance(value, (bool, np.timedelta64))
 
 
 def as_uint64(value: Any) -> Any:

@@ -655,6 +655,16 @@ def test_text_and_numbers(tmp_path):
             FastParquetDataset(tmp_path, filters=filters)
 
 
+def test_lists_of_nulls_and_durations_of_numpy(tmp_path):
+    table = pa.table({"number": [0, 1], "s": ["a", None], "d": pa.array([5, 7], pa.duration("s"))})
+    pq.write_table(table, tmp_path / "0.parquet")
+    assert kept(tmp_path, ("s", "in", [None])) == [1]
+    assert kept(tmp_path, ("s", "not in", {None})) == [0]
+    for seconds in (np.timedelta64(5, "s"), np.timedelta64(5000, "ms")):
+        assert kept(tmp_path, ("d", ">", seconds)) == [1]
+        assert kept(tmp_path, ("d", "in", [seconds])) == [0]
+
+
 def test_values_that_filters_cannot_be_asked_of(tmp_path):
     pq.write_table(pa.table({"a": [1, 2**63 - 1]}), tmp_path / "0.parquet")
     with pytest.raises(ValueError, match=r"overflow.*0\.parquet, row group 0"):
