@@ -51,8 +51,8 @@ bool IsFlat(const FileSpec& spec, int32_t leaf) {
   return spec.Column(leaf)->max_repetition_level() == 0;
 }
 
-// Returns true if all parts of the index have an entry for each page, the pages follow one
-// another in the `rows` rows, and the parts agree on the nulls of each page.
+// Returns true if all parts of the index have an entry for each page, the pages follow
+// one another in the `rows` rows, and the parts agree on the nulls of each page.
 bool IsSound(const PageBounds& bounds, int64_t rows, bool nullable) {
   const size_t pages = bounds.first_rows.size();
   const auto& counts = bounds.null_counts;
