@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import zlib
+
 import pyarrow as pa
 import pytest
 from torch.utils.data import DataLoader
 
-from fastload import Delta, FastParquetDataset, Iceberg, SourceNotFoundError
+from fastload import Delta, FastParquetDataset, Iceberg, SourceNotFoundError, StorageError
 from support.lakehouse import deletion_vector, delta_field, in_order, needs, write_delta
 from support.stores import GcsServer
 from support.stores.s3 import KEYS, forget_credentials, moto, put
@@ -107,3 +110,57 @@ def test_a_filesystem_cannot_serve_the_log(delta):
 
     with pytest.raises(ValueError, match="Expected storage_options for a table, got a filesystem"):
         FastParquetDataset(Delta(delta), filesystem=fsspec.filesystem("file"))
+
+
+NAMES = {
+    "file:///{local}": r"got `file:///.*/secret.parquet`, a path of this machine",
+    "FILE:///{local}": r"got `FILE:///.*/secret.parquet`, a path of this machine",
+    "file:/{local}": "a path of this machine",
+    "//{local}": "a path of this machine",
+    "../secret.parquet": "Expected data files below the table, got `../secret.parquet`",
+    "..%2Fsecret.parquet": "Expected data files below the table, got `../secret.parquet`",
+    "x::file:///{local}": "Expected a file, found none - at s3://",
+    "{server}/bucket/secret.parquet": "in the store of the table, got `http://",
+    "gs://bucket/secret.parquet": "in the store of the table, got `gs://",
+    "s3://bucket/outside/../secret.parquet": "in the store of the table, got `s3://",
+    "/secret.parquet": None,
+    "s3://other/secret.parquet": None,
+    "s3a://other/secret.parquet": None,
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_delta_table_in_a_store_names_files_of_this_store(delta, s3, tmp_path, name):
+    write_delta(delta, [delta_field("x", "long")], [(pa.table({"x": [1]}), {}, None)])
+    data = (delta / "part-0.parquet").read_bytes()
+    (tmp_path / "secret.parquet").write_bytes(data)
+    log = (delta / "_delta_log" / f"{0:020}.json").read_text()
+    local = str(tmp_path / "secret.parquet").lstrip("/")
+    found = json.dumps(name.format(local=local, server=s3))
+    key = f"bucket/{zlib.crc32(name.encode())}"
+    put(f"{s3}/{key}/t/_delta_log/{0:020}.json", log.replace('"part-0.parquet"', found).encode())
+    put(f"{s3}/other", b"")
+    for place in ("bucket", "other", key):
+        put(f"{s3}/{place}/secret.parquet", data)
+    source, options = Delta(f"s3://{key}/t"), options_of(s3)
+    if NAMES[name] is None:
+        assert in_order(source, storage_options=options) == [(1,)]
+        return
+    with pytest.raises((StorageError, SourceNotFoundError), match=NAMES[name]):
+        FastParquetDataset(source, storage_options=options)
+
+
+@pytest.mark.parametrize("kind", ["file", "http"])
+def test_a_deletion_vector_of_a_table_in_a_store_lies_in_this_store(delta, s3, tmp_path, kind):
+    vector = deletion_vector(tmp_path, [1])
+    (file,) = tmp_path.glob("deletion_vector_*")
+    place = file.as_uri() if kind == "file" else f"{s3}/bucket/{file.name}"
+    vector = {**vector, "storageType": "p", "pathOrInlineDv": place}
+    files = [(pa.table({"x": [1, 2]}), {}, vector)]
+    write_delta(delta, [delta_field("x", "long")], files, vectors=True)
+    for path in delta.rglob("*"):
+        if path.is_file():
+            put(f"{s3}/bucket/vector-{kind}/{path.relative_to(delta)}", path.read_bytes())
+    source = Delta(f"s3://bucket/vector-{kind}")
+    with pytest.raises(StorageError, match="Expected deletion vectors in the store of the table"):
+        in_order(source, storage_options=options_of(s3))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from fastload.errors import CorruptFileError, SourceNotFoundError, StorageError
+from fastload.errors import CorruptFileError, FastloadError, SourceNotFoundError, StorageError
 from fastload.rows.arrow_scan import naming
 from fastload.rows.table_scan import TableAligner, TableReader, whole
 from fastload.source.tables.iceberg import puffin_positions
@@ -123,11 +122,10 @@ class DeletedRows:
         """Return the bytes of a file that lists deleted rows."""
         storage = self._source.storage
         (found,) = storage.locate([delete.path])
-        if found.stored is not None:
-            return bytes(storage.read(found, 0, found.stored.size))
         try:
-            with open(os.fsencode(found.path), "rb") as opened:
-                return opened.read()
+            return storage.read_whole(found)
+        except FastloadError:
+            raise
         except FileNotFoundError:
             raise SourceNotFoundError(
                 f"Expected a file that lists deleted rows, found none - at {delete.path}"

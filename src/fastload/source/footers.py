@@ -266,7 +266,7 @@ def _read_local(found: FoundFile) -> tuple[bytes, _Version]:
 def _open(path: str) -> int:
     # The check comes before open(), which would wait for a writer of a pipe.
     if not stat.S_ISREG(os.stat(path).st_mode):
-        raise OSError(0, "it is a device, pipe or socket")
+        raise OSError(0, "it is a directory, device, pipe or socket")
     return os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
 
 

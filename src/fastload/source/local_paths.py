@@ -147,6 +147,8 @@ def _local_path(entry: PathLike) -> str:
         raise TypeError(f"Expected a path as str, got {type(path).__name__}: {path!r}")
     if not path:
         raise SourceNotFoundError("Expected a path, got an empty str")
+    if "\0" in path:
+        raise SourceNotFoundError(f"Expected a path without null bytes, got {path!r}")
     if isinstance(entry, PurePath):
         return os.path.expanduser(path)
     url = _URL.match(path)

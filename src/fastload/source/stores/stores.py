@@ -127,13 +127,13 @@ class Stores:
         return [None if path is None else next(found) for path in paths]
 
     def locate(self, paths: Sequence[str]) -> list[FoundFile]:
-        """Return the files at paths or URLs, which are not globs.
+        """Return the files at paths or URLs, which are neither globs nor chains of fsspec.
 
         Raises:
             SourceNotFoundError: a file of a store does not exist; the error names the URL.
             StorageError: a store could not be read; the error names the URL.
         """
-        places = [self._remote_path_of(path) for path in paths]
+        places = [self._remote_path_of(path, chains=False) for path in paths]
         remote = [place for place in places if place is not None]
         found = iter(self.map(_locate, remote) if remote else ())
         return [
@@ -169,8 +169,13 @@ class Stores:
         url = url_of(uri)
         return None if url is None else object_store_options(url[0], self._options)
 
-    def _remote_path_of(self, entry: PathLike) -> tuple[str, str] | None:
-        """Return the kind and the path of an entry of a source; None if the entry is local."""
+    def _remote_path_of(self, entry: PathLike, *, chains: bool = True) -> tuple[str, str] | None:
+        """Return the kind and the path of an entry of a source; None if the entry is local.
+
+        Args:
+            entry: the entry.
+            chains: "::" makes the entry a chain of fsspec.
+        """
         url = url_of(entry)
         if url is not None:
             _check_scheme(*url)
@@ -179,7 +184,11 @@ class Stores:
                 self._checked = True
         # A local path may look like a chain.
         text = isinstance(entry, str) and (url is not None or "::" in entry)
-        if text and (url is not None or not os.path.lexists(entry)):
+        if (
+            (chains or "::" not in os.fspath(entry))
+            and text
+            and (url is not None or not os.path.lexists(entry))
+        ):
             split = split_url(str(entry))
             if split is not None:
                 for options in options_in_chain(split[0], self._options, GCS):
@@ -248,6 +257,17 @@ class Stores:
         client = self.client(data=False)
         with _at(file.path):
             return client.call(client.read(file.kind, file.stored, start, stop))
+
+    def read_whole(self, file: FoundFile) -> bytes:
+        """Read all bytes of a file.
+
+        Raises:
+            OSError: a local file can't be read; StorageError for a file of a store.
+        """
+        if file.stored is not None:
+            return bytes(self.read(file, 0, file.stored.size))
+        with open(os.fsencode(file.path), "rb") as opened:
+            return opened.read()
 
     def open(self, file: SourceFile) -> pa.PythonFile:
         """Open a file of a store for pyarrow, whose reads each make one request."""

@@ -6,15 +6,23 @@ import json
 import os
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
 
-from fastload.errors import SourceNotFoundError, StorageError, UnsupportedTypeError
-from fastload.source.local_paths import local_path, url_of
+from fastload.errors import (
+    FastloadError,
+    SourceNotFoundError,
+    StorageError,
+    UnsupportedTypeError,
+)
+from fastload.source.local_paths import find_files, local_path, url_of
+from fastload.source.stores.store import HTTP
 from fastload.source.table_formats import described
+from fastload.source.tables.places import check_plain, is_below, is_near, refused
 from fastload.source.tables.table import Bounds, Table, TableColumns, TableFile, plain_path
 
 if TYPE_CHECKING:
@@ -34,8 +42,16 @@ _FEATURES = {
     "icebergCompatV2", "identityColumns", "inCommitTimestamp", "invariants", "rowTracking",
     "timestampNtz", "typeWidening", "typeWidening-preview", "v2Checkpoint", "vacuumProtocolCheck",
 }  # fmt: skip
-# The start of a path or URL in the log that does not lie in the directory of the table.
-_WHOLE = re.compile(r"(?:file:)?/|[A-Za-z][A-Za-z0-9+.-]*://")
+# The start of a path or URL in the log that is not relative to the directory of the table.
+_WHOLE = re.compile(r"/|file:|[a-z][a-z0-9+.-]*:/", re.IGNORECASE)
+# What may stand before the encoded name of a deletion vector, which is relative to the table.
+_PREFIX = re.compile(r"(?!/)[\w/=-]*")
+_ENCODED = 20  # characters of this name
+# Commits and checkpoints of a log.
+_LOGGED = re.compile(r".*/(\d{20})\.(checkpoint\b)?.*\b(?:json|parquet)", re.DOTALL)
+_VECTOR_COLUMNS = [
+    "add.deletionVector.storageType", "add.deletionVector.pathOrInlineDv", "sidecar.path",
+]  # fmt: skip
 # Writers may cut bounds of timestamps, which are in microseconds, to milliseconds.
 _CUT_US = 1000
 
@@ -94,14 +110,16 @@ class Delta:
         )
         version = log.version()
         physical = {tuple(map(str, keys)): path for keys, path in _paths(schema, "name")}
-        files = tuple(_files(log, uri, columns, physical))
+        files = tuple(_files(log, _Places(log, uri), columns, physical))
         features = log.protocol().reader_features or ()
         return Table(
             columns,
             f"version {version}",
             f"delta {log.metadata().id} {version}",
             files,
-            _DeltaVectors(uri, version, options) if "deletionVectors" in features else None,
+            _DeltaVectors(uri, version, options, storage)
+            if "deletionVectors" in features
+            else None,
         )
 
 
@@ -112,6 +130,7 @@ class _DeltaVectors:
     uri: str
     version: int
     options: dict[str, str] | None
+    storage: Stores
 
     def __repr__(self) -> str:  # options may hold credentials
         return f"_DeltaVectors({self.uri!r}, {self.version})"
@@ -120,8 +139,13 @@ class _DeltaVectors:
         """Return for each file with a vector, by its `uri`, True for each row that is left."""
         log = _opened(self.uri, self.version, self.options)
         found: dict[str, NDArray[np.bool_]] = {}
+        places = _Places(log, self.uri)
         try:
+            for kind, entry in _vector_entries(self.uri, self.version, self.storage):
+                places.check_vector(kind, entry)
             vectors = pa.table(log.deletion_vectors())
+        except FastloadError:
+            raise
         except Exception as error:
             raise StorageError(
                 f"Can't read the deletion vectors: {_line(error)} - at {self.uri}"
@@ -162,9 +186,20 @@ def _opened(uri: str, version: int | None, options: dict[str, str] | None) -> An
                 f"{uri}"
             ) from None
         raise StorageError(f"Can't read the Delta log: {_line(error)} - at {uri}") from error
+    except BaseException as error:
+        # What Rust's panics become is no Exception, and can't be imported.
+        if type(error).__name__ != "PanicException":
+            raise
+        if "fork" not in str(error).lower():
+            raise StorageError(f"Can't read the Delta log: {_line(error)} - at {uri}") from error
+        raise StorageError(
+            "Expected a process that was not forked from one that has used deltalake, got a forked "
+            "one: open the table before the fork, or write DataLoader(..., "
+            f'multiprocessing_context="forkserver") - at {uri}'
+        ) from None
 
 
-def _line(error: Exception) -> str:
+def _line(error: BaseException) -> str:
     return str(error).partition("\n")[0]
 
 
@@ -208,9 +243,113 @@ def _key(entry: Mapping[str, Any], mode: str) -> str | int:
     return str(name or entry["name"])
 
 
+class _Places:
+    """The files that the log of a table may name.
+
+    Names are relative to the directory of the table, and those of a clone are whole paths or URLs
+    of another table's files. A table in a store names files of this store, never of this machine.
+
+    Args:
+        log: deltalake's table.
+        uri: URL or path of the directory of the table.
+    """
+
+    def __init__(self, log: Any, uri: str) -> None:
+        self._log = log
+        self._uri = uri
+
+    @property
+    def uri(self) -> str:
+        """URL or path of the directory of the table."""
+        return self._uri
+
+    @cached_property
+    def _is_clone(self) -> bool:
+        return any(commit.get("operation") == "CLONE" for commit in self._log.history())
+
+    def check(self, name: str, what: str = "data files") -> None:
+        """Raise an error if a table must not name a file.
+
+        Args:
+            name: path or URL of the file in the log, without escapes.
+            what: what kind of file it is, for the error.
+
+        Raises:
+            StorageError: the file lies on this machine, and the table in a store; or in another
+                store; or outside of the directory of a table on this machine that is no clone.
+        """
+        check_plain(name, self._uri)
+        whole = _WHOLE.match(name) is not None
+        if not whole and ".." not in name.split("/"):
+            return
+        place = _within(self._uri, name)
+        if url_of(self._uri) is not None:
+            if ".." in name.split("/") or not is_near(place, self._uri):
+                expected = "in the store of the table" if whole else "below the table"
+                raise refused(what, name, expected, self._uri)
+        elif url_of(place) is not None or not is_below(
+            place, (self._uri, plain_path(_root(self._log)))
+        ):
+            scheme = (url_of(place) or ("",))[0]
+            if scheme in HTTP or not self._is_clone:
+                raise refused(
+                    what,
+                    name,
+                    "below the table (a clone may name others, if its log has the operation CLONE)",
+                    self._uri,
+                )
+
+    def check_vector(self, kind: str, entry: str) -> None:
+        """Raise an error if a table must not name the file of a deletion vector.
+
+        Args:
+            kind: how the log stores the vector: "u", "p", or "i" for one in the log itself.
+            entry: what the log says of its place.
+
+        Raises:
+            StorageError: as `check`.
+        """
+        what = "deletion vectors"
+        if kind == "u" and not _PREFIX.fullmatch(entry[:-_ENCODED]):
+            raise refused(what, entry[:-_ENCODED], "below the table", self._uri)
+        if kind == "p":
+            name = unquote(entry)
+            if not _WHOLE.match(name):
+                raise refused(what, name, "as whole URLs", self._uri)
+            self.check(name, what)
+
+
+def _vector_entries(uri: str, version: int, storage: Stores) -> Iterator[tuple[str, str]]:
+    """Yield how and where each deletion vector of a version is stored, which deltalake hides.
+
+    Vectors that a later commit replaced are yielded too.
+    """
+    import pyarrow.parquet as pq
+
+    directory = f"{uri.rstrip('/')}/_delta_log"
+    listed = find_files(directory, storage.find)
+    logged = [(found, each) for each in listed if (found := _LOGGED.fullmatch(each.path))]
+    logged = [(found, each) for found, each in logged if int(found[1]) <= version]
+    start = max((int(found[1]) for found, _ in logged if found[2]), default=-1)
+    files = [each for found, each in logged if int(found[1]) >= start + (not found[2])]
+    while files:
+        file = files.pop()
+        data = storage.read_whole(file)
+        if file.path.endswith(".parquet"):
+            opened = pq.ParquetFile(pa.BufferReader(data))
+            actions = opened.read(columns=_VECTOR_COLUMNS).to_pylist()
+        else:
+            actions = [json.loads(line) for line in data.splitlines() if line.strip()]
+        for action in actions:
+            if (vector := (action.get("add") or {}).get("deletionVector") or {}).get("storageType"):
+                yield vector["storageType"], vector["pathOrInlineDv"]
+            if side := (action.get("sidecar") or {}).get("path"):
+                files += storage.locate([f"{directory}/_sidecars/{side}"])
+
+
 def _files(
     log: Any,
-    uri: str,
+    places: _Places,
     columns: TableColumns,
     physical: Mapping[tuple[str, ...], tuple[str, ...]],
 ) -> Iterator[TableFile]:
@@ -222,12 +361,13 @@ def _files(
     records = added["num_records"] if "num_records" in added.column_names else None
     for row, path in enumerate(added["path"].to_pylist()):
         name = unquote(path)
+        places.check(name)
         constants = tuple(
             ((name,), _scalar(values[row], columns.arrow.field(name).type))
             for name, values in partitions.items()
         )
         bounds = _bounds(statistics, row, records[row].as_py() if records is not None else None)
-        place, own = _within(uri, name), _within(root, name)
+        place, own = _within(places.uri, name), _within(root, name)
         yield TableFile(place, own, name, constants, tuple(bounds))
 
 
@@ -237,9 +377,16 @@ def _root(log: Any) -> str:
 
 
 def _within(directory: str, name: str) -> str:
-    """Return the path or URL of a file, whose name in the log may be a path or URL itself."""
-    whole = name if _WHOLE.match(name) else f"{directory.rstrip('/')}/{name}"
-    return plain_path(whole)
+    """Return the path or URL of a file, whose name in the log may be a path or URL itself.
+
+    A path that begins with "/" is one of the bucket of a table in a store.
+    """
+    url = url_of(directory)
+    if not _WHOLE.match(name):
+        name = f"{directory.rstrip('/')}/{name}"
+    elif name.startswith("/") and not name.startswith("//") and url is not None:
+        name = f"{url[0]}://{url[1].partition('/')[0]}{name}"
+    return plain_path(name)
 
 
 def _scalar(value: Any, arrow: Any) -> Any:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import struct
+import zlib
 from collections import defaultdict
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -14,13 +16,17 @@ import numpy as np
 import pyarrow as pa
 
 from fastload.errors import (
+    CorruptFileError,
     FastloadError,
     SourceNotFoundError,
     StorageError,
     UnsupportedTypeError,
 )
 from fastload.source.files import DeleteFile
-from fastload.source.table_formats import described
+from fastload.source.local_paths import local_path, url_of
+from fastload.source.stores.store import HTTP
+from fastload.source.table_formats import METADATA, described
+from fastload.source.tables.places import check_plain, is_below, is_near, refused
 from fastload.source.tables.table import Bounds, Table, TableColumns, TableFile, plain_path
 
 if TYPE_CHECKING:
@@ -43,6 +49,8 @@ _S3 = {
     "s3.profile-name": "profile",
 }
 _THREADS = 8
+# The properties that name directories of a table's files.
+_PATHS = ("write.data.path", "write.metadata.path", "write.object-storage.path")
 # The field id of the column `file_path` in files of position deletes.
 _FILE_PATH_ID = 2147483546
 
@@ -100,11 +108,17 @@ class Iceberg:
             FileNotFoundError,
         )
         try:
+            self._check_name()
             loaded = self._load()
             storage.take_options(_options_of(loaded.io.properties))
             return self._planned(loaded)
         except FastloadError:
             raise
+        except (UnicodeError, EOFError, zlib.error) as error:
+            raise CorruptFileError(
+                f"Expected the metadata of an Iceberg table, got {type(error).__name__}: {error} "
+                f"- at {self.table}"
+            ) from error
         except missing as error:
             raise SourceNotFoundError(
                 f"Expected an Iceberg table, found none: {error}{self._name_hint()} - at "
@@ -114,6 +128,36 @@ class Iceberg:
             raise StorageError(
                 f"Can't read the metadata of the table: {error} - at {self.table}"
             ) from error
+
+    def _check_name(self) -> None:
+        """Raise an error if the table is a path of something else than metadata.
+
+        Raises:
+            SourceNotFoundError: the path has a null byte.
+            ValueError: the path may be that of a directory.
+        """
+        table = self.table
+        if "\0" in table:
+            raise SourceNotFoundError(f"Expected a table without null bytes, got {table!r}")
+        if table.endswith(".metadata.json") or not (
+            "://" in table or table.startswith(("/", "./", "../", "~")) or os.path.isdir(table)
+        ):
+            return
+        directory = local_path(table) if url_of(table) is None else table.rstrip("/")
+        try:
+            found = os.listdir(os.path.join(directory, METADATA))
+        except OSError:
+            found = []
+        numbers = {
+            name: int(number[0])
+            for name in found
+            if name.endswith(".metadata.json") and (number := re.search(r"\d+", name))
+        }
+        newest = max(numbers, key=lambda name: numbers[name], default="*.metadata.json")
+        raise ValueError(
+            "Expected the name of a table in its catalog, or the path of a *.metadata.json file, "
+            f"got another path: write Iceberg({f'{directory}/{METADATA}/{newest}'!r}) - at {table}"
+        )
 
     def _name_hint(self) -> str:
         if not isinstance(self.catalog, Mapping) or "name" in self.catalog:
@@ -163,7 +207,8 @@ class Iceberg:
                 f"Expected a table with rows, got a table without snapshots - at {self.table}"
             )
         columns = _columns(table, schema, self.table)
-        files = tuple(_IcebergFiles(table, snapshot, schema, columns).data_files())
+        places = _Places.of(table.metadata_location, table.location(), table.properties, self.table)
+        files = tuple(_IcebergFiles(table, snapshot, schema, columns, places).data_files())
         identity = f"iceberg {table.metadata.table_uuid} {snapshot.snapshot_id} {schema.schema_id}"
         return Table(columns, f"snapshot {snapshot.snapshot_id}", identity, files)
 
@@ -267,6 +312,73 @@ class _Delete(NamedTuple):
     target: str | None = None
 
 
+@dataclass(frozen=True)
+class _Places:
+    """The files that the metadata of a table may name.
+
+    Metadata in a store names files of this store, whose bucket may be another. Metadata on this
+    machine names files below the directory of the table, and below the directories that its
+    location and its properties name; or files of a store that these name.
+
+    Attributes:
+        table: the name of the table, for messages.
+        directories: directories of this machine; () for metadata in a store.
+        urls: URLs of the stores.
+    """
+
+    table: str
+    directories: tuple[str, ...]
+    urls: tuple[str, ...]
+
+    @classmethod
+    def of(cls, metadata: str, location: str, properties: Mapping[str, str], table: str) -> _Places:
+        """Return the places of the files of a table.
+
+        Args:
+            metadata: path or URL of the metadata.
+            location: the location that it states.
+            properties: the properties of the table.
+            table: the name of the table, for messages.
+        """
+        metadata = plain_path(metadata)
+        if url_of(metadata) is not None:
+            return cls(table, (), (metadata,))
+        listed = [properties.get(name) for name in _PATHS]
+        directories = [os.path.dirname(os.path.dirname(os.path.abspath(metadata)))]
+        urls = []
+        for home in (plain_path(each) for each in (location, *listed) if each):
+            url = url_of(home)
+            if url is None:
+                directories.append(os.path.abspath(home))
+            elif url[0] not in HTTP:
+                urls.append(home)
+        return cls(table, tuple(directories), tuple(urls))
+
+    def check(self, entry: str, what: str) -> None:
+        """Raise an error if the table must not name a file.
+
+        Args:
+            entry: path or URL of the file in the metadata.
+            what: what kind of file it is, for the error.
+
+        Raises:
+            StorageError: the file lies elsewhere.
+        """
+        check_plain(entry, self.table)
+        path = plain_path(entry)
+        if url_of(path) is None:
+            if not is_below(os.path.abspath(path), self.directories):
+                expected = (
+                    "below the location of the table, or a directory that its property "
+                    "`write.data.path` names"
+                    if self.directories
+                    else "in the store of the table's metadata"
+                )
+                raise refused(what, entry, expected, self.table)
+        elif not any(is_near(path, url) for url in self.urls):
+            raise refused(what, entry, "in the store of the table", self.table)
+
+
 class _IcebergFiles:
     """Lists the data files of a snapshot.
 
@@ -275,10 +387,14 @@ class _IcebergFiles:
         snapshot: pyiceberg's snapshot.
         schema: pyiceberg's schema of the snapshot.
         columns: the columns of the table.
+        places: the files that the table may name.
     """
 
-    def __init__(self, table: Any, snapshot: Any, schema: Any, columns: TableColumns) -> None:
+    def __init__(
+        self, table: Any, snapshot: Any, schema: Any, columns: TableColumns, places: _Places
+    ) -> None:
         self._table = table
+        self._places = places
         self._snapshot = snapshot
         self._schema = schema
         self._columns = columns
@@ -319,7 +435,11 @@ class _IcebergFiles:
     def _entries(self) -> list[Any]:
         reads = self._table.io
         try:
+            if self._snapshot.manifest_list:
+                self._places.check(self._snapshot.manifest_list, "manifest lists")
             manifests = self._snapshot.manifests(reads)
+            for each in manifests:
+                self._places.check(each.manifest_path, "manifests")
             with ThreadPoolExecutor(_THREADS, "fastload-manifest") as threads:
                 found = threads.map(lambda each: each.fetch_manifest_entry(reads), manifests)
                 return [entry for some in found for entry in some]
@@ -335,6 +455,7 @@ class _IcebergFiles:
         file = entry.data_file
         sequence = entry.sequence_number or 0
         spec = self._specs[file.spec_id]
+        self._places.check(file.file_path, "delete files")
         path = plain_path(file.file_path)
         if file.content.name == "EQUALITY_DELETES":
             self._check_format(file, "PARQUET")
@@ -368,6 +489,7 @@ class _IcebergFiles:
     def _file(self, entry: Any) -> TableFile:
         file = entry.data_file
         self._check_format(file, "PARQUET")
+        self._places.check(file.file_path, "data files")
         sequence = entry.sequence_number or 0
         candidates = self._all + self._of_partition[_partition(file)]
         deletes = tuple(
@@ -442,4 +564,7 @@ def _target(file: Any) -> str | None:
     """Return the only data file whose rows a file of position deletes lists; None = unknown."""
     lower, upper = (each or {} for each in (file.lower_bounds, file.upper_bounds))
     least, most = lower.get(_FILE_PATH_ID), upper.get(_FILE_PATH_ID)
-    return least.decode() if least is not None and least == most else None
+    try:
+        return least.decode() if least is not None and least == most else None
+    except UnicodeDecodeError:
+        return None

@@ -248,7 +248,7 @@ def field_key(field: Any) -> str | int:
 
 def plain_path(path: str) -> str:
     """Return the path of a local file that may be a URL, without escapes; other URLs unchanged."""
-    return re.sub(r"^file:/+", "/", path)
+    return re.sub(r"^file:/+", "/", path, flags=re.IGNORECASE)
 
 
 def _leaf_keys(schema: Any) -> Iterator[ColumnKeys]:

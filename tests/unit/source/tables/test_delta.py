@@ -374,14 +374,99 @@ def test_a_vector_of_an_unknown_file_is_an_error(tmp_path, monkeypatch):
         in_order(Delta(tmp_path / "t"))
 
 
-@pytest.mark.parametrize("scheme", ["", "file:", "file://"])
-def test_files_outside_of_the_directory_of_the_table(tmp_path, scheme):
-    (tmp_path / "t").mkdir()
-    files = [(pa.table({"x": range(3)}), {}, deletion_vector(tmp_path / "t", [1]))]
-    write_delta(tmp_path / "t", [delta_field("x", "long")], files, vectors=True)
-    (tmp_path / "t" / "part-0.parquet").rename(tmp_path / "other.parquet")
-    _rename_in_log(tmp_path / "t", f"{scheme}{tmp_path}/other.parquet")
+@pytest.mark.parametrize("name", ["{}/t/part-0.parquet", "file:{}/t/part-0.parquet"])
+def test_whole_paths_of_files_in_the_directory_of_the_table(tmp_path, name):
+    one_file(tmp_path / "t")
+    _rename_in_log(tmp_path / "t", name.format(tmp_path))
     assert in_order(Delta(tmp_path / "t")) == [(0,), (2,)]
+
+
+OUTSIDE = ["{}/other.parquet", "file:{}/other.parquet", "file://{}/other.parquet",
+           "FILE://{}/other.parquet", "/{}/other.parquet", "../other.parquet",
+           "..%2Fother.parquet", "x/../../other.parquet", "{}/t/../other.parquet"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_only_a_clone_has_files_outside_of_its_directory(tmp_path, name):
+    (tmp_path / "t").mkdir()
+    write_delta(tmp_path / "t", [delta_field("x", "long")], [(pa.table({"x": [1, 2]}), {}, None)])
+    (tmp_path / "t" / "part-0.parquet").rename(tmp_path / "other.parquet")
+    (tmp_path / "t" / "x").mkdir()
+    name = name.format(tmp_path)
+    _rename_in_log(tmp_path / "t", name)
+    with pytest.raises(
+        StorageError, match=r"Expected data files below the table .* CLONE"
+    ) as error:
+        FastParquetDataset(Delta(tmp_path / "t"))
+    assert f"got `{unquote(name)}`" in str(error.value)
+    assert str(error.value).endswith(f" - at {tmp_path}/t")
+    _add_to_log(tmp_path / "t", {"commitInfo": {"operation": "CLONE"}})
+    assert in_order(Delta(tmp_path / "t")) == [(1,), (2,)]
+
+
+@pytest.mark.parametrize("name", ["s3://b/x.parquet", "http://127.0.0.1:9/x", "hf://datasets/a/b"])
+def test_a_local_table_names_no_file_of_a_store(tmp_path, name):
+    one_file(tmp_path / "t")
+    _rename_in_log(tmp_path / "t", name)
+    with pytest.raises(StorageError, match=f"Expected data files below the table .* got `{name}`"):
+        FastParquetDataset(Delta(tmp_path / "t"))
+
+
+@pytest.mark.parametrize("name", ["", "a\0b.parquet", "d/"])
+def test_names_that_no_file_has(tmp_path, name):
+    one_file(tmp_path / "t")
+    (tmp_path / "t" / "d").mkdir()
+    _rename_in_log(tmp_path / "t", name)
+    with pytest.raises(StorageError, match=r"Expected paths of files|it is a directory"):
+        FastParquetDataset(Delta(tmp_path / "t"))
+
+
+def test_a_path_of_a_table_without_null_bytes():
+    with pytest.raises(SourceNotFoundError, match=r"without null bytes, got 'a\\x00b'"):
+        FastParquetDataset(Delta("a\0b"))
+
+
+@pytest.mark.parametrize("prefix", ["../x/", "{}/x/", "file:", "..\\x\\"])
+def test_a_deletion_vector_outside_of_the_table_is_refused(tmp_path, prefix):
+    table = tmp_path / "t"
+    one_file(table)
+    (tmp_path / "x").mkdir()
+    log = table / "_delta_log" / f"{0:020}.json"
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    vector = actions[-1]["add"]["deletionVector"]
+    vector["pathOrInlineDv"] = prefix.format(tmp_path) + vector["pathOrInlineDv"]
+    log.write_text("\n".join(map(json.dumps, actions)))
+    with pytest.raises(StorageError, match="Expected deletion vectors below the table, got"):
+        in_order(Delta(table))
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_deletion_vectors_of_a_checkpoint_with_whole_paths(tmp_path, inside):
+    table = tmp_path / "t"
+    table.mkdir()
+    vector = deletion_vector(table, [1])
+    (file,) = table.glob("deletion_vector_*")
+    if not inside:
+        file = file.rename(tmp_path / file.name)
+    one_file(table, {**vector, "storageType": "p", "pathOrInlineDv": file.as_uri()})
+    deltalake.DeltaTable(table).create_checkpoint()
+    if inside:
+        assert in_order(Delta(table)) == [(0,), (2,)]
+        return
+    with pytest.raises(StorageError, match=r"Expected deletion vectors below the table \("):
+        in_order(Delta(table))
+
+
+def one_file(table, vector=None):
+    """A table of one file with three rows, of which the vector deletes the second."""
+    table.mkdir(exist_ok=True)
+    files = [(pa.table({"x": range(3)}), {}, vector or deletion_vector(table, [1]))]
+    write_delta(table, [delta_field("x", "long")], files, vectors=True)
+
+
+def _add_to_log(table, action):
+    log = table / "_delta_log" / f"{0:020}.json"
+    log.write_text(f"{log.read_text()}\n{json.dumps(action)}")
 
 
 def _rename_in_log(table, file):

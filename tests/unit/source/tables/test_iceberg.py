@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import re
 import struct
 import sys
 import uuid
@@ -196,7 +197,7 @@ def test_names_that_columns_take_over(catalog):
 
 def test_files_without_ids_by_a_name_mapping(catalog, tmp_path):
     table = make(catalog, pa.table({"x": [1, 2], "l": [[1], [2, 3]]}))
-    path = tmp_path / "plain.parquet"
+    path = tmp_path / "warehouse" / "db" / "t" / "plain.parquet"
     pq.write_table(pa.table({"l": [[7], []], "x": [3, 4]}), path)
     table.add_files([str(path)])
     with table.update_schema() as update:
@@ -531,3 +532,113 @@ def test_a_filesystem_cannot_serve_a_table(tmp_path):
     with pytest.raises(ValueError, match="Expected storage_options for a table, got a filesystem"):
         FastParquetDataset(source, filesystem=fsspec.filesystem("file"))
     assert FastParquetDataset(source, columns=["x"]).num_rows == 5
+
+
+def test_a_local_table_names_files_of_its_directories(catalog, tmp_path):
+    table = make(catalog, pa.table({"x": [1]}))
+    outside = tmp_path / "outside" / "a.parquet"
+    outside.parent.mkdir()
+    pq.write_table(pa.table({"x": [2]}), outside)
+    table.add_files([outside.as_uri()])
+    source = Iceberg("db.t", catalog=catalog)
+    with pytest.raises(StorageError, match=r"Expected data files below .*`write.data.path`.*, got"):
+        FastParquetDataset(source)
+    with table.transaction() as change:
+        change.set_properties({"write.data.path": outside.parent.as_uri()})
+    assert sorted(in_order(source)) == [(1,), (2,)]
+
+
+def write_manifest_list(table, path, manifest):
+    """Write the list of manifests of the latest snapshot anew, with another path."""
+    from pyiceberg import manifest as m
+
+    snapshot = table.current_snapshot()
+    (listed,) = snapshot.manifests(table.io)
+    listed[0] = manifest
+    output = table.io.new_output(str(path))
+    number, sequence = snapshot.snapshot_id, snapshot.sequence_number
+    with m.write_manifest_list(2, output, number, None, sequence, "deflate") as writer:
+        writer.add_manifests([listed])
+
+
+@pytest.mark.parametrize("part", ["manifest list", "manifest", "delete file"])
+def test_a_local_table_names_other_files_of_its_directories(catalog, tmp_path, part):
+    table = make(catalog, pa.table({"x": [1]}))
+    if part == "delete file":
+        deletes = equality_deletes(table, pa.table({"x": [1]}))
+        deletes[1] = f"file://{tmp_path}/secret.parquet"
+        commit_deletes(table, deletes)
+    table.refresh()
+    metadata = Path(table.metadata_location.removeprefix("file://"))
+    if part == "manifest list":
+        metadata.write_text(
+            re.sub(r'file:[^"]*/snap', f"file://{tmp_path}/snap", metadata.read_text())
+        )
+    elif part == "manifest":
+        lists = Path(table.current_snapshot().manifest_list.removeprefix("file://"))
+        write_manifest_list(table, lists, f"file://{tmp_path}/secret.avro")
+    with pytest.raises(
+        StorageError, match=f"Expected {part}s below the location of the table.* got"
+    ):
+        FastParquetDataset(Iceberg(str(metadata)))
+
+
+PLACES = {  # by where the metadata lies: what it may name, and what not
+    "/w/t/metadata/v1.metadata.json": (
+        ["/w/t/data/a", "file:///w/t/a", "file:/w/t/a", "/d/a"],
+        ["/w/a", "/w/t/../a", "/d/../w/a", "FILE:///w/a", "s3://b/a", "http://h/a", "file://h/w/t/a"],
+    ),
+    "s3://b/t/metadata/v1.metadata.json": (
+        ["s3://b/t/a", "s3://other/a", "s3a://b/a"],
+        ["/w/t/a", "/d/a", "file:///w/t/a", "FILE:/w/t/a", "a", "gs://b/a", "http://b/a"],
+    ),
+    "abfss://c@one.dfs.core.windows.net/t/metadata/v1.metadata.json": (
+        ["abfss://c@one.dfs.core.windows.net/a", "abfss://d@one.dfs.core.windows.net/a", "az://d/a"],
+        ["abfss://c@two.dfs.core.windows.net/a", "abfss://c@one.evil.net/a", "s3://c/a"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("metadata", PLACES)
+def test_what_metadata_may_name(metadata):
+    from fastload.source.tables.iceberg import _Places
+
+    places = _Places.of(metadata, "file:///w/t", {"write.data.path": "/d"}, "db.t")
+    allowed, refused = PLACES[metadata]
+    for entry in allowed:
+        places.check(entry, "data files")
+    for entry in refused:
+        with pytest.raises(StorageError, match=r"Expected data files .* - at db\.t") as error:
+            places.check(entry, "data files")
+        assert f"got `{entry}`" in str(error.value)
+
+
+def test_metadata_that_is_not_metadata(catalog):
+    table = make(catalog, pa.table({"x": [1]}))
+    path = Path(table.metadata_location.removeprefix("file://"))
+    damages = {
+        b"{\xff}": CorruptFileError,
+        b"{": StorageError,
+        b'{"format-version": 2}': StorageError,
+    }
+    for data, kind in damages.items():
+        path.write_bytes(data)
+        for source in (Iceberg(str(path)), Iceberg("db.t", catalog=catalog)):
+            with pytest.raises(kind, match=r"(?s)(Expected|read) the metadata of .* - at "):
+                FastParquetDataset(source)
+
+
+def test_the_directory_of_a_table_as_its_name(catalog, tmp_path):
+    table = make(catalog, pa.table({"x": [1]}), pa.table({"x": [2]}))
+    directory = table.location().removeprefix("file://")
+    for given in (directory, table.location(), f"{directory}/"):
+        with pytest.raises(
+            ValueError, match=r"path of a .*metadata\.json file, got another path: "
+        ) as error:
+            FastParquetDataset(Iceberg(given))
+        call = str(error.value).partition("write ")[2].partition(" - at")[0]
+        assert in_order(eval(call)) == [(2,), (1,)]
+    with pytest.raises(ValueError, match=r"Iceberg\('s3://b/t/metadata/\*.metadata.json'\)"):
+        FastParquetDataset(Iceberg("s3://b/t"))
+    with pytest.raises(SourceNotFoundError, match="without null bytes"):
+        FastParquetDataset(Iceberg("a\0.metadata.json"))
