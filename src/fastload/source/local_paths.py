@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from fastload.source.files import PathLike
 
-__all__ = ["HIDDEN", "find_files", "local_path", "url_of"]
+__all__ = ["FOLDER_MARK", "HIDDEN", "find_files", "local_path", "url_of"]
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 # A URL after pathlib has joined it.
@@ -40,6 +40,8 @@ _MOST_NAMES = 1000
 # A name that begins so is hidden. By the rule of Hadoop and Arrow, such files are markers, logs
 # and unfinished output, not data.
 HIDDEN = ("_", ".")
+# The name of an empty file that older Hadoop clients write for a directory in a store ends so.
+FOLDER_MARK = "_$folder$"
 
 
 def find_files(
@@ -62,7 +64,7 @@ def find_files(
             none. The error names the path.
         StorageError: the operating system can't look at a path, or can't list a directory.
         TypeError: an entry is not a path.
-        UnsupportedTypeError: a directory or a glob's directory is a Delta or Iceberg table.
+        UnsupportedTypeError: a directory or a glob's directory is a Delta, Iceberg or Hudi table.
         ValueError: a file:// URL names a host.
     """
     entries = [source] if isinstance(source, (str, os.PathLike)) else source
@@ -182,7 +184,7 @@ def _find_glob(pattern: str) -> list[FoundFile]:
         if is_directory:
             refuse_local(match)
             found.update(_walk(match))
-        elif os.path.isfile(match):
+        elif not match.endswith(FOLDER_MARK) and os.path.isfile(match):
             found.add(match)
     _refuse_tables(found, fixed)
     if not found:
@@ -274,7 +276,8 @@ def _walk(directory: str) -> list[str]:
         refuse_walked(parent, directories)
         for name in names:
             path = os.path.join(parent, name)
-            if not name.startswith(HIDDEN) and os.path.isfile(path):
+            counts = not name.startswith(HIDDEN) and not name.endswith(FOLDER_MARK)
+            if counts and os.path.isfile(path):
                 found.append(path)
     return found
 

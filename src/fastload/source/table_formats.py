@@ -1,6 +1,6 @@
 """Tables of other formats, whose folders must not be read as plain Parquet files.
 
-A Delta or Iceberg table keeps files of removed rows, and only its log says which files count.
+A Delta, Iceberg or Hudi table keeps files of removed rows, and only its log says which files count.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DELTA_LOG",
+    "HUDI_LOG",
     "METADATA",
     "Roots",
     "delta_error",
     "described",
+    "hudi_error",
     "iceberg_error",
     "is_iceberg",
     "refuse_listed",
@@ -28,6 +30,7 @@ __all__ = [
 ]
 
 DELTA_LOG = "_delta_log"
+HUDI_LOG = ".hoodie"
 METADATA = "metadata"
 _DATA = "data"
 # What to write for a table of a library.
@@ -35,6 +38,8 @@ _AS_TABLES = {
     "deltalake": "write fastload.Delta(table.table_uri, version=table.version())",
     "pyiceberg": 'write fastload.Iceberg(".".join(table.name()), catalog=table.catalog)',
 }
+# The log of a Hudi table, or the mark that Hudi leaves in each partition.
+_HUDI = re.compile(rf"/{re.escape(HUDI_LOG)}(?:/|_partition_metadata)")
 _ICEBERG = re.compile(r"(?:(.*)/)?metadata/[^/]*\.metadata\.json")
 
 
@@ -83,6 +88,15 @@ def iceberg_error(path: str) -> UnsupportedTypeError:
     )
 
 
+def hudi_error(path: str) -> UnsupportedTypeError:
+    """Make the error for the folder of a Hudi table."""
+    return UnsupportedTypeError(
+        "Expected a folder of Parquet files alone, got a Hudi table, which keeps files of older "
+        "rows too: pass the list of the files of its latest snapshot as the source, as the package "
+        f"hudi lists them - at {path}"
+    )
+
+
 class Roots:
     """The folders at or above a directory that may be the root of its table.
 
@@ -119,13 +133,15 @@ def refuse_listed(paths: Iterable[str], shown: str) -> None:
         shown: path or URL of the directory.
 
     Raises:
-        UnsupportedTypeError: the directory is or contains a Delta or Iceberg table.
+        UnsupportedTypeError: the directory is or contains a Delta, Iceberg or Hudi table.
     """
     tables: set[str] = set()
     data: set[str] = set()
     for path in paths:
         if f"/{DELTA_LOG}/" in f"/{path}":
             raise delta_error(_join(shown, f"/{path}".partition(f"/{DELTA_LOG}/")[0]))
+        if (found := _HUDI.search(f"/{path}")) is not None:
+            raise hudi_error(_join(shown, f"/{path}"[: found.start()]))
         if (found := _ICEBERG.fullmatch(path)) is not None:
             tables.add(found[1] or "")
         data.update(_above_data(path))
@@ -137,8 +153,13 @@ def refuse_local(directory: str) -> None:
     """Raise an error if a local directory lies in a table, as a partition or its data.
 
     Raises:
-        UnsupportedTypeError: the directory belongs to a Delta or Iceberg table.
+        UnsupportedTypeError: the directory belongs to a Delta, Iceberg or Hudi table.
     """
+    above, below = os.path.abspath(directory), ""
+    while above != below:  # the partitions of Hudi have any names
+        if os.path.isdir(os.path.join(above, HUDI_LOG)):
+            raise hudi_error(above)
+        above, below = os.path.dirname(above), above
     roots = Roots(os.path.abspath(directory))
     if roots.delta is not None and os.path.isdir(os.path.join(roots.delta, DELTA_LOG)):
         raise delta_error(roots.delta)
@@ -150,8 +171,10 @@ def refuse_walked(parent: str, directories: Iterable[str]) -> None:
     """Raise an error if a local directory, which contains `directories`, is a table.
 
     Raises:
-        UnsupportedTypeError: the directory is a Delta or Iceberg table.
+        UnsupportedTypeError: the directory is a Delta, Iceberg or Hudi table.
     """
+    if HUDI_LOG in directories:
+        raise hudi_error(parent)
     if DELTA_LOG in directories:
         raise delta_error(parent)
     if _DATA in directories and METADATA in directories:

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 
 from fastload.errors import SourceNotFoundError
 from fastload.source.files import NOT_FOUND, FoundFile
-from fastload.source.local_paths import HIDDEN
+from fastload.source.local_paths import FOLDER_MARK, HIDDEN
 from fastload.source.stores.hub.hub_paths import HUB, without_commit
 from fastload.source.stores.store import HTTP, shown
 from fastload.source.table_formats import (
     DELTA_LOG,
+    HUDI_LOG,
     METADATA,
     Roots,
     delta_error,
+    hudi_error,
     iceberg_error,
     is_iceberg,
     refuse_listed,
@@ -82,11 +84,11 @@ _HIDDEN_NAME = re.compile(r"(?:^|/)[_.]")
 
 
 def _below(files: Sequence[StoredFile], directory: str, hidden: re.Pattern[str] | None) -> _Found:
-    """Return the files below a directory that are not hidden, with the folders in between."""
+    """Return the files below a directory that count, with the folders in between."""
     return [
         (file, tuple(name.split("/")[:-1]))
         for file, name in zip(files, _names_below(files, directory), strict=True)
-        if hidden is None or not hidden.search(name)
+        if not name.endswith(FOLDER_MARK) and (hidden is None or not hidden.search(name))
     ]
 
 
@@ -141,7 +143,7 @@ def _refuse_found(found: _Found, listed: Sequence[StoredFile], directory: str, k
     near = [
         name
         for name in _names_below(listed, directory)
-        if "" in tops or name.partition("/")[0] in (*tops, DELTA_LOG, METADATA)
+        if "" in tops or name.partition("/")[0] in (*tops, DELTA_LOG, HUDI_LOG, METADATA)
     ]
     refuse_listed(near, shown(kind, directory))
 
@@ -149,8 +151,9 @@ def _refuse_found(found: _Found, listed: Sequence[StoredFile], directory: str, k
 async def _refuse_above(client: StoreClient, kind: str, directory: str) -> None:
     """Raise an error if the directory is a partition or the data of a table."""
     roots = Roots(directory)
-    if roots.delta and await client.info(kind, f"{roots.delta}/{DELTA_LOG}") is None:
-        raise delta_error(shown(kind, roots.delta))
+    for log, refused in ((DELTA_LOG, delta_error), (HUDI_LOG, hudi_error)):
+        if roots.delta and await client.info(kind, f"{roots.delta}/{log}") is None:
+            raise refused(shown(kind, roots.delta))
     if roots.iceberg:
         files = await client.ls(kind, f"{roots.iceberg}/{METADATA}")
         if is_iceberg(file.path for file in files):
