@@ -6,6 +6,8 @@ import datetime as dt
 import decimal
 import json
 import sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from urllib.parse import unquote
 
 import numpy as np
@@ -519,3 +521,11 @@ def test_a_vector_that_is_missing_or_too_long(tmp_path):
     for name in ("long", "gone"):
         with pytest.raises(StorageError, match=r"Can't read the deletion vectors: .* - at /"):
             FastParquetDataset(Delta(tmp_path / name))
+
+
+def test_a_fork_of_a_process_that_has_used_deltalake_says_what_to_do(tmp_path):
+    deltalake.write_deltalake(tmp_path, pa.table({"x": [1]}))
+    with ProcessPoolExecutor(1, mp_context=get_context("fork")) as child:
+        opened = child.submit(in_order, Delta(tmp_path))
+        with pytest.raises(StorageError, match=r'forked one: .*context="forkserver"\) - at /'):
+            opened.result(60)
