@@ -203,6 +203,26 @@ def test_a_file_without_the_column_counts_as_null(tmp_path):
     assert list(FastParquetDataset(tmp_path, nulls="mask").schema) == ["x", "y", "y__valid"]
 
 
+def test_an_index_of_pandas_that_a_file_lacks_is_to_be_excluded(tmp_path):
+    pq.write_table(pa.table({"x": [1], "__index_level_0__": [7]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"x": [2]}), tmp_path / "b.parquet")
+    with pytest.raises(NullValueError, match=r'pass exclude=\["__index_level_0__"\]') as error:
+        FastParquetDataset(tmp_path)
+    assert "b.parquet, which has no value for column `__index_level_0__`" in str(error.value)
+    assert FastParquetDataset(tmp_path, exclude=["__index_level_0__"]).num_rows == 2
+
+
+def test_another_spelling_of_a_column_is_named(tmp_path):
+    for n, names in enumerate((["UserId", "P"], ["userid", "p"])):
+        pq.write_table(pa.table([[n], [n / 2]], names=names), tmp_path / f"{n}.parquet")
+    expected = "1.parquet, which has no value for column `UserId` but a column `userid`"
+    with pytest.raises(NullValueError, match=expected):
+        FastParquetDataset(tmp_path, columns=["UserId"])
+    with pytest.warns(UserWarning, match=r"in case alone.*: `P` and `p` - at .*1\.parquet$"):
+        batch = FastParquetDataset(tmp_path, columns=["P"]).head(2)
+    assert batch["P"].isnan().tolist() == [False, True]
+
+
 def test_the_message_names_both_words(path):
     with pytest.raises(NullValueError, match='nulls="zero" or nulls="mask"'):
         FastParquetDataset(path)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fastload.errors import NullValueError
 from fastload.runtime.native import core
+from fastload.runtime.user_warnings import warn
 from fastload.schema.columns import DTYPES
 
 if TYPE_CHECKING:
@@ -21,6 +23,9 @@ OFFSET_BYTES = 8
 """Bytes of the offset that a batch holds for each list, str or bytes."""
 # Bytes of a pointer and a length, which represent a str or bytes until its batch has memory.
 _VIEW_BYTES = 16
+
+# The name of the column that holds an index of pandas without a name.
+_INDEX = re.compile(r"__index_level_\d+__")
 
 _ITEM_BYTES = {name: dtype.itemsize for dtype, name in DTYPES.items()}
 
@@ -101,6 +106,7 @@ def survey(
     )
     sizes = []
     nulls: dict[ColumnPlan, str] = {}
+    spelled: list[str] = []
     for plan, refuse, count, summary in zip(plans, refused, counted, summaries, strict=True):
         lacking = [index for index, leaf in enumerate(plan.leaves) if leaf < 0]
         constants = (
@@ -111,18 +117,33 @@ def survey(
         first = next((file for file in empty if footers[file].num_rows), len(files))
         may_be_null = summary.null_file >= 0 or not summary.nulls_known or first < len(files)
         sizes.append(PlanSizes(summary.values, summary.value_bytes + sum(constants), may_be_null))
+        other = _other_spelling(plan.name, files[first]) if first < len(files) else ""
         if not refuse:
+            if other:
+                spelled.append(f"`{plan.name}` and `{other}` - at {files[first].path}")
             continue
         if count and 0 <= summary.null_file < first:
             group = f"row group {summary.null_row_group}, column `{plan.name}`"
             nulls[plan] = f"{files[summary.null_file].path}, {group}"
         elif first < len(files):
             nulls[plan] = f"{files[first].path}, which has no value for column `{plan.name}`"
+            nulls[plan] += f" but a column `{other}`" if other else ""
     if nulls:
         raise NullValueError(
             _describe_nulls(nulls, stacked=plans.index(next(iter(nulls))) in stacked)
         )
+    if spelled:
+        warn(
+            "Expected one spelling of each column, got names that differ in case alone, which are "
+            f"different columns, null where a file has the other one: {'; '.join(spelled)}"
+        )
     return sizes
+
+
+def _other_spelling(name: str, file: SourceFile) -> str:
+    """Return the name of the file's column that differs in case alone; "" without such one."""
+    names = (".".join(leaf.names) for leaf in file.footer.leaves)
+    return next((each for each in names if each.casefold() == name.casefold()), "")
 
 
 def _describe_nulls(nulls: Mapping[ColumnPlan, str], *, stacked: bool) -> str:
@@ -133,7 +154,9 @@ def _describe_nulls(nulls: Mapping[ColumnPlan, str], *, stacked: bool) -> str:
         stacked: the first column belongs to a `Stack`.
     """
     first, *others = nulls
-    if stacked:
+    if _INDEX.fullmatch(first.name):
+        advice = f'it is an index of pandas: pass exclude=["{first.name}"]'
+    elif stacked:
         advice = "write Stack(..., fill=...)"
     elif first.hash_buckets:
         advice = f"write Hash({first.name!r}, ..., fill=...)"
