@@ -14,6 +14,11 @@ namespace {
 
 constexpr std::string_view kEncryptedMagic = "PARE";
 constexpr int64_t kMagicBytes = 4;
+// No codec but Brotli expands more: the smallest block of zstd has 4 bytes and makes 128
+// KiB.
+constexpr int64_t kMostExpansion = (128 << 10) / 4;
+// A writer may count the bytes of pages in another way.
+constexpr int64_t kSlackBytes = 1 << 20;
 
 // Reads the length as little-endian, whatever the machine's byte order.
 int64_t FooterLength(std::string_view trailer) {
@@ -60,6 +65,31 @@ Status CheckChunk(const parquet::ColumnChunkMetaData& chunk, int64_t file_bytes)
   return Status::OK();
 }
 
+// Checks the sizes that budgets of memory are made of, so that a damaged size is named
+// with its place before much memory is asked for.
+Status CheckSizes(const parquet::ColumnChunkMetaData& chunk, bool repeated,
+                  int64_t rows) {
+  const int64_t values = chunk.num_values();
+  if (values < 0 || (!repeated && values > rows)) {
+    return MakeError(ErrorKind::kCorruptFile, "Expected a column chunk of " +
+                                                  std::to_string(rows) +
+                                                  " values, a value for each row, got " +
+                                                  std::to_string(values) + " values");
+  }
+  const int64_t compressed = chunk.total_compressed_size();
+  int64_t most = compressed;
+  if (chunk.compression() == parquet::Compression::BROTLI ||
+      __builtin_mul_overflow(compressed, kMostExpansion, &most)) {
+    most = INT64_MAX - kSlackBytes;
+  }
+  const int64_t bytes = chunk.total_uncompressed_size();
+  if (bytes >= 0 && bytes - kSlackBytes <= most) return Status::OK();
+  return MakeError(ErrorKind::kCorruptFile, "Expected a size of pages that " +
+                                                std::to_string(compressed) +
+                                                " compressed bytes can have, got " +
+                                                std::to_string(bytes) + " bytes");
+}
+
 // Checks that the column is not encrypted. Under a plain footer each column may be
 // encrypted with a key of its own (libparquet then throws when asked for the chunk's
 // metadata) or with the footer's key.
@@ -90,7 +120,18 @@ Status Append(const parquet::ColumnChunkMetaData& chunk, const arrow::DataType& 
   const auto sizes = chunk.size_statistics();
   const bool sized =
       sizes != nullptr && sizes->unencoded_byte_array_data_bytes.has_value();
-  chunks->value_bytes.push_back(sized ? *sizes->unencoded_byte_array_data_bytes : -1);
+  const int64_t value_bytes = sized ? *sizes->unencoded_byte_array_data_bytes : -1;
+  // Each value lies in the pages, maybe as a word of the dictionary that others share.
+  const __int128 most =
+      static_cast<__int128>(chunk.total_uncompressed_size()) * chunk.num_values();
+  if (sized && (value_bytes < 0 || value_bytes > most)) {
+    return MakeError(
+        ErrorKind::kCorruptFile,
+        "Expected a size of values that " + std::to_string(chunk.num_values()) +
+            " values in " + std::to_string(chunk.total_uncompressed_size()) +
+            " bytes of pages can have, got " + std::to_string(value_bytes) + " bytes");
+  }
+  chunks->value_bytes.push_back(value_bytes);
   const auto statistics = chunk.encoded_statistics();
   if (type.id() == arrow::Type::NA) {
     // Columns of type null have no usable statistics, and need none.
@@ -394,8 +435,12 @@ Status Footer::ReadChunk(const parquet::FileMetaData& metadata,
     return Status::OK();
   }));
   ARROW_RETURN_NOT_OK(CheckChunk(*chunk, file_bytes_));
+  const parquet::ColumnDescriptor& column = *metadata.schema()->Column(leaf);
+  const bool repeated = column.max_repetition_level() > 0;
+  ARROW_RETURN_NOT_OK(ReadPart(
+      "footer", [&] { return CheckSizes(*chunk, repeated, row_group.num_rows()); }));
   return ReadPart("footer", [&] {
-    const bool required = metadata.schema()->Column(leaf)->max_definition_level() == 0;
+    const bool required = column.max_definition_level() == 0;
     return Append(*chunk, *leaf_schema()->field(leaf)->type(), required, statistics,
                   chunks);
   });

@@ -26,6 +26,7 @@ from fastload.source import footers
 from fastload.source.files import PathLike
 from fastload.source.local_paths import find_files
 from fastload.source.source import Source
+from support.thrift import Struct, crafted
 
 
 def write(path: Path, rows: int = 3, row_group_size: int = 2) -> Path:
@@ -308,6 +309,23 @@ def test_column_chunk_outside_the_file(tmp_path: Path) -> None:
         match=r"a column chunk inside the .* - at .*cut\.parquet, row group 0, column `a`",
     ):
         footer.leaf_chunks(0)
+
+
+@pytest.mark.parametrize("field", ["values", "uncompressed bytes", "bytes of values"])
+def test_a_size_that_no_column_chunk_has(tmp_path: Path, field: str) -> None:
+    def lie(metadata: Struct) -> None:
+        chunk = metadata[4][1][1][0][1][1][1][0][3][1]
+        owner, number = {"values": (chunk, 5), "uncompressed bytes": (chunk, 6)}.get(field) or (
+            chunk[16][1],
+            1,
+        )
+        owner[number] = (owner[number][0], 1 << 42)
+
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"s": ["a", "bc"] * 50}), path)
+    path.write_bytes(crafted(path.read_bytes(), footer=lie))
+    with pytest.raises(CorruptFileError, match=r"got 4398046511104 .*row group 0, column `s`$"):
+        FastParquetDataset(path)
 
 
 def test_pipe_is_refused(tmp_path: Path) -> None:
