@@ -1,5 +1,6 @@
 #include "fastload/scan/pipeline.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -277,7 +278,7 @@ void RegisterPipeline(py::module_& m) {
           [](const py::object& self, ReadPlan& plan, int32_t open_windows,
              int64_t fetch_bytes, int64_t segment_bytes, int64_t request_bytes,
              int64_t hole_bytes, const PyScan* before, std::vector<uint64_t> kernel_keys,
-             const PyDecodedQueue* wakes) {
+             const PyDecodedQueue* wakes, int64_t run_batches) {
             return self.cast<PyPipeline&>().Start(
                 self, plan,
                 {.open_windows = open_windows,
@@ -285,6 +286,7 @@ void RegisterPipeline(py::module_& m) {
                  .segment_bytes = segment_bytes,
                  .request_bytes = request_bytes,
                  .hole_bytes = hole_bytes,
+                 .run_batches = std::max<int64_t>(1, run_batches),
                  .wakes = wakes == nullptr ? nullptr : wakes->queue(),
                  .kernel_keys = std::move(kernel_keys)},
                 before);
@@ -292,11 +294,14 @@ void RegisterPipeline(py::module_& m) {
           py::arg("plan"), py::kw_only(), py::arg("open_windows"), py::arg("fetch_bytes"),
           py::arg("segment_bytes"), py::arg("request_bytes"), py::arg("hole_bytes"),
           py::arg("before") = nullptr, py::arg("kernel_keys") = std::vector<uint64_t>(),
-          py::arg("wakes") = nullptr,
+          py::arg("wakes") = nullptr, py::arg("run_batches") = 1,
           "Begins a pass, and takes the content of the plan, which is empty\n"
           "afterwards. With `before`, prepares the pass that is expected after the\n"
           "pass `before`.\n"
           "wakes: queue that is woken when the pass may have a batch.\n"
+          "run_batches: the most small batches of a window that share memory until "
+          "they\n"
+          "are handed out.\n"
           "Raises RuntimeError once closed.")
       .def(
           "take",

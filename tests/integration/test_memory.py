@@ -9,12 +9,13 @@ import warnings
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from fastload import Column, FastParquetDataset, Ragged, Stack
+from fastload import Column, FastParquetDataset, Ragged, Stack, TokenBudget, kernel
 from support.sample_files import sample_table, write_sample
 
 ROWS = 20_000
@@ -185,6 +186,62 @@ def test_peak_memory_keeps_to_the_budget(large, options):
     assert rows == 4_000_000
     # Beside the budget: code that is run for the first time, stacks, and malloc's own.
     assert peak < budget + (12 << 20), f"{peak / 2**20:.1f} MiB"
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("batch_size", [1, 3, TokenBudget("items", 8)], ids=str)
+def test_small_batches_keep_to_the_budget(tmp_path, shuffle, batch_size):
+    """One buffer for each would take 4 KiB a batch: 160 MB for batches of one row."""
+    rows, budget = 40_000, 16 << 20
+    table = pa.table(
+        {
+            "id": np.arange(rows),
+            "text": [f"row {i}" for i in range(rows)],
+            "items": [[i] * (i % 4) for i in range(rows)],
+            "nested": [[[i], [], [i, 1]][: i % 4] for i in range(rows)],
+            "some": pa.array(np.arange(rows, dtype=np.int16), mask=np.arange(rows) % 3 == 0),
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=15_000)
+    columns = ["id", "text", "items", "nested", {"some": Column("some", fill=0, valid=True)}]
+    columns = {**{name: name for name in columns[:4]}, **columns[4]}
+    expected = table.set_column(4, "some", pc.fill_null(table["some"], 0))
+    delivered, held = [], 0
+    with FastParquetDataset(
+        tmp_path / "a.parquet",
+        columns=columns,
+        batch_size=batch_size,
+        shuffle=shuffle,
+        memory_budget=budget,
+        threads=2,
+    ) as dataset:
+        for number, batch in enumerate(dataset):
+            if number % 50 == 0:
+                held = max(held, dataset._engine.pipeline.memory[2])
+                assert batch["id"].data_ptr() % 64 == 0
+                delivered += batch.to_arrow().to_pylist()
+            assert batch["items"].values.numel() <= 8 or batch_size in (1, 3)
+            assert batch.rows == 1 or batch_size != 1
+    assert held < budget
+    ids = [row["id"] for row in delivered]
+    valid = table["some"].is_valid()
+    wanted = expected.append_column("some__valid", valid).take(ids).to_pylist()
+    assert [{name: row[name] for name in wanted[0]} for row in delivered] == wanted
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_kernels_see_small_batches_one_by_one(tmp_path, shuffle):
+    pq.write_table(pa.table({"id": np.arange(3000)}), tmp_path / "a.parquet")
+
+    @kernel("id", {"rows": "int64"})
+    def count(ids, rows):
+        rows[:] = len(ids)
+
+    with FastParquetDataset(
+        tmp_path / "a.parquet", batch_size=7, shuffle=shuffle, preprocess=count, threads=2
+    ) as dataset:
+        rows = [row for batch in dataset for row in batch["rows"].tolist()]
+    assert rows == [7] * 2996 + [4] * 4
 
 
 def test_windows_that_cut_pages_of_many_columns_keep_one_of_each(tmp_path):

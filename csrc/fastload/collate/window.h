@@ -32,16 +32,18 @@
 
 namespace fastload {
 
-// The rows of one batch that come from one window.
+// The rows of one batch that come from one window, or of a run: of successive small
+// batches that are whole in the window.
 struct Part {
-  int64_t batch = 0;
-  int64_t first = 0;  // the first row's number among the window's output rows
+  int64_t batch = 0;    // of a run, the first
+  int64_t batches = 1;  // in the run
+  int64_t first = 0;    // the first row's number among the window's output rows
   int64_t rows = 0;
   int64_t offset = 0;      // the first row's number in the batch
   int64_t real_rows = 0;   // the remaining rows repeat rows to fill the batch
   int64_t items = 0;       // packed: elements of the part's segments
   int64_t first_item = 0;  // packed: the number of their first one in the batch
-  bool whole = false;      // true if the part is the whole batch
+  bool whole = false;      // true if the part is the whole batch, or a run
   bool of_lane = false;    // true if the part is all that the batch takes from the lane
   bool in_place = false;   // true if `block` is that of the whole batch
   int32_t unfilled = 0;    // of the units that fill parts, those left to fill this one

@@ -252,4 +252,78 @@ void Layout::Merge(std::span<const Source> sources, uint8_t* to,
   }
 }
 
+namespace {
+
+// The lists, or at last the items, [first, end) of a level of a ragged output.
+struct ListRange {
+  int64_t first;
+  int64_t end;
+};
+
+// Returns those that the lists `range` of a level have in the next level.
+ListRange Below(const uint8_t* offsets, const ListRange& range) {
+  const auto* const starts = reinterpret_cast<const int64_t*>(offsets);
+  return {starts[range.first], starts[range.end]};
+}
+
+// Returns the bytes of an item of a ragged output. `numbers` are those of its innermost
+// level, then of its values.
+int64_t BytesOfItem(const uint8_t* base, const int64_t* numbers) {
+  const int64_t items = Below(base + numbers[0], {0, numbers[1]}).end;
+  return items > 0 ? numbers[3] / items : 0;
+}
+
+}  // namespace
+
+Layout::Areas Layout::PlaceRows(const Source& from, int64_t row, int64_t rows) const {
+  std::vector<int64_t> sizes;
+  sizes.reserve(static_cast<size_t>(sizes_));
+  const int64_t* numbers =
+      from.areas->numbers.data() + 2 * groups_.size() + row_bytes_.size();
+  for (const int32_t levels : ragged_levels_) {
+    ListRange range{row, row + rows};
+    for (int32_t level = 0; level < levels; ++level, numbers += 2) {
+      range = Below(from.base + numbers[0], range);
+      sizes.push_back(range.end - range.first);
+    }
+    sizes.back() *= BytesOfItem(from.base, numbers - 2);
+    numbers += 2;
+  }
+  return Place(rows, sizes);
+}
+
+void Layout::CopyRows(const Source& from, int64_t row, uint8_t* to,
+                      const Areas& areas) const {
+  const auto copy = [&](int64_t to_offset, int64_t from_offset, int64_t bytes) {
+    std::memcpy(to + to_offset, from.base + from_offset, static_cast<size_t>(bytes));
+  };
+  const int64_t* in = from.areas->numbers.data();
+  const int64_t* out = areas.numbers.data();
+  for (const Group& group : groups_) {
+    const int64_t item = ItemSize(group.dtype);
+    for (int64_t c = 0; c < group.columns; ++c) {
+      copy(out[0] + c * out[1], in[0] + c * in[1] + row * item, areas.rows * item);
+    }
+    in += 2;
+    out += 2;
+  }
+  for (const int64_t row_bytes : row_bytes_) {
+    copy(*out++, *in++ + row * row_bytes, areas.rows * row_bytes);
+  }
+  for (const int32_t levels : ragged_levels_) {
+    ListRange range{row, row + areas.rows};
+    for (int32_t level = 0; level < levels; ++level, in += 2, out += 2) {
+      const auto* const starts = reinterpret_cast<const int64_t*>(from.base + in[0]);
+      auto* const offsets = reinterpret_cast<int64_t*>(to + out[0]);
+      for (int64_t i = range.first; i <= range.end; ++i) {
+        offsets[i - range.first] = starts[i] - starts[range.first];
+      }
+      range = Below(from.base + in[0], range);
+    }
+    copy(out[0], in[0] + range.first * BytesOfItem(from.base, in - 2), out[1]);
+    in += 2;
+    out += 2;
+  }
+}
+
 }  // namespace fastload

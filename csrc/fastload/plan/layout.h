@@ -51,6 +51,12 @@ class Layout {
   // of packed rows are not written.
   void Merge(std::span<const Source> sources, uint8_t* to, const Areas& areas) const;
 
+  // Computes the areas of a batch of the rows [row, row + rows) of `from`. Not for packed
+  // rows.
+  Areas PlaceRows(const Source& from, int64_t row, int64_t rows) const;
+  // Copies these rows to `to`, which has the memory that PlaceRows computed.
+  void CopyRows(const Source& from, int64_t row, uint8_t* to, const Areas& areas) const;
+
   // The position of an output, or of one column of a stack, in a batch.
   struct Slot {
     int32_t number = 0;      // index of the offset in Areas::numbers

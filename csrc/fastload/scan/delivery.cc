@@ -4,6 +4,12 @@
 #include <utility>
 
 namespace fastload {
+namespace {
+
+// Runs that are cut ahead of the consumer.
+constexpr int64_t kRunsAhead = 4;
+
+}  // namespace
 
 Delivery::Delivery(const Pass* pass, std::mutex* mutex, Work* work)
     : pass_(pass), mutex_(mutex), work_(work), failed_window_(pass->plan.windows()) {}
@@ -58,6 +64,7 @@ void Delivery::AddLocked(const std::shared_ptr<Window>& window, Part* part) {
   }
   if (part->whole) {
     pending.batch = {batch, std::move(part->block), std::move(part->areas)};
+    pending.batches = part->batches;
   } else if (joined) {
     pending.parts.push_back(std::move(*part));
   } else {
@@ -65,6 +72,8 @@ void Delivery::AddLocked(const std::shared_ptr<Window>& window, Part* part) {
   }
   pending.filled_rows += rows;
   if (pending.filled_rows < pass_->BatchRows(batch)) return;
+  if (pass_->options.run_batches > 1) CutRunsLocked();
+  if (pending.batches > 1) return WakeForWorkLocked();
   if (joined) {
     work_->SubmitMerge(window->index, batch);
   } else if (pass_->dataset->computes()) {
@@ -112,13 +121,59 @@ void Delivery::Merge(int64_t batch, Scratch& scratch) {
   FinishLocked(std::move(merged));
 }
 
+void Delivery::CutRunsLocked() {
+  next_to_cut_ = std::max(next_to_cut_, next_batch_);
+  while (runs_ahead_ < kRunsAhead) {
+    const auto found = pending_.find(next_to_cut_);
+    if (found == pending_.end()) return;
+    const Pending& pending = found->second;
+    if (pending.batches > 1) {
+      work_->SubmitCompute(pending.windows.front()->index, next_to_cut_);
+      ++runs_ahead_;
+    } else if (pending.filled_rows < pass_->BatchRows(next_to_cut_)) {
+      return;
+    }
+    next_to_cut_ += pending.batches;
+  }
+}
+
+Result<std::vector<Batch>> Delivery::Cut(const Batch& run, int64_t batches,
+                                         Scratch& scratch) const {
+  const Layout& layout = pass_->dataset->layout;
+  const Layout::Source source{run.block->data(), &run.areas};
+  std::vector<Batch> cut;
+  cut.reserve(static_cast<size_t>(batches));
+  int64_t row = 0;
+  for (int64_t i = run.index; i < run.index + batches; ++i) {
+    Batch batch{.index = i, .areas = layout.PlaceRows(source, row, pass_->BatchRows(i))};
+    ARROW_ASSIGN_OR_RAISE(batch.block, pass_->batch_pool->Allocate(batch.areas.bytes));
+    layout.CopyRows(source, row, batch.block->data(), batch.areas);
+    ARROW_RETURN_NOT_OK(CallKernels(&batch, scratch));
+    row += batch.areas.rows;
+    cut.push_back(std::move(batch));
+  }
+  return cut;
+}
+
 void Delivery::Compute(int64_t batch, Scratch& scratch) {
   Batch complete;
+  int64_t batches = 1;
   {
     std::lock_guard lock(*mutex_);
     const auto found = pending_.find(batch);
     if (*pass_->cancelled || found == pending_.end()) return;
     complete = found->second.batch;
+    batches = found->second.batches;
+  }
+  if (batches > 1) {
+    auto cut = Cut(complete, batches, scratch);
+    std::lock_guard lock(*mutex_);
+    if (*pass_->cancelled) return;
+    if (!cut.ok()) return FailLocked(pass_->LastWindow(batch), cut.status());
+    Pending& run = pending_[batch];
+    run.cut = *std::move(cut);
+    run.batch = {};
+    return BecameReadyLocked(batch);
   }
   Status status = CallKernels(&complete, scratch);
   std::lock_guard lock(*mutex_);
@@ -184,6 +239,8 @@ Result<std::optional<Batch>> Delivery::Next(std::chrono::milliseconds timeout,
     *done = next_batch_ == pass_->batches;
     if (*done) return std::nullopt;
     if (failed_window_ == kWholePass) return failure_;
+    // Before a batch is taken, which would be lost without memory for this.
+    if (pass_->options.run_batches > 1) CutRunsLocked();
     if (ReadyLocked()) break;
     if (!Wants(pass_->LastWindow(next_batch_))) {
       const auto kind = KindOf(failure_);
@@ -205,18 +262,26 @@ Result<std::optional<Batch>> Delivery::Next(std::chrono::milliseconds timeout,
     const auto woken = [&] { return wakes_ != wakes; };
     if (ran || !ready_.wait_until(lock, deadline, woken)) return std::nullopt;
   }
+  const auto found = NextLocked();
+  Pending& pending = found->second;
+  const bool in_run = pending.batches > 1;
+  const int64_t number = next_batch_ - found->first;
+  Batch& next = in_run ? pending.cut[static_cast<size_t>(number)] : pending.batch;
   // Only to be looked at: it stays the next one.
-  if (const Batch& next = pending_[next_batch_].batch; next.failed_kernel >= 0) {
+  if (next.failed_kernel >= 0) {
     Batch shown = next;  // arrow::Result ends the process if its own copy throws
     return shown;
   }
-  node = pending_.extract(next_batch_++);
-  Pending& pending = node.mapped();
-  for (const std::shared_ptr<Window>& window : pending.windows) {
-    // A batch may be handed out while others of the window are filled.
-    if (--window->undelivered == 0 && window->unfilled == 0) work_->Delivered(window);
+  ++next_batch_;
+  if (number + 1 == pending.batches) {
+    node = pending_.extract(found);
+    if (in_run) --runs_ahead_;
+    for (const std::shared_ptr<Window>& window : pending.windows) {
+      // A batch may be handed out while others of the window are filled.
+      if (--window->undelivered == 0 && window->unfilled == 0) work_->Delivered(window);
+    }
   }
-  Batch batch = std::move(pending.batch);
+  Batch batch = std::move(next);
   batch.window = pass_->LastWindow(batch.index);
   batch.block->MarkLent();
   counters.batches += 1;
@@ -225,8 +290,15 @@ Result<std::optional<Batch>> Delivery::Next(std::chrono::milliseconds timeout,
   return batch;
 }
 
-bool Delivery::ReadyLocked() const {
-  const auto found = pending_.find(next_batch_);
+Delivery::PendingBatches::iterator Delivery::NextLocked() {
+  auto after = pending_.upper_bound(next_batch_);
+  if (after == pending_.begin()) return pending_.end();
+  const auto& [first, pending] = *--after;
+  return next_batch_ < first + pending.batches ? after : pending_.end();
+}
+
+bool Delivery::ReadyLocked() {
+  const auto found = NextLocked();
   return found != pending_.end() && found->second.ready;
 }
 
@@ -254,7 +326,7 @@ Delivery::PendingBatches Delivery::DropLocked() {
   return dropped;
 }
 
-std::string Delivery::DescribeLocked() const {
+std::string Delivery::DescribeLocked() {
   if (next_batch_ == pass_->batches) return "delivery: all batches are handed out\n";
   const int64_t last = pass_->LastWindow(next_batch_);
   std::string text = "delivery: batch " + std::to_string(next_batch_) + " of " +
@@ -263,9 +335,9 @@ std::string Delivery::DescribeLocked() const {
   if (!Wants(last)) {
     return text + " failed with window " + std::to_string(failed_window_) + "\n";
   }
-  const auto found = pending_.find(next_batch_);
+  const auto found = NextLocked();
   const int64_t rows = found == pending_.end() ? 0 : found->second.filled_rows;
-  if (rows == pass_->BatchRows(next_batch_)) {
+  if (rows >= pass_->BatchRows(next_batch_)) {
     return text + " waits for: rows joined or kernels called\n";
   }
   return text + " waits for: window " + std::to_string(last) + " filled (" +

@@ -56,15 +56,17 @@ class Delivery {
     virtual void Delivered(const std::shared_ptr<Window>& window) = 0;
   };
 
-  struct Pending {  // a batch that is not handed out yet
+  struct Pending {  // a batch, or a run of them, that is not handed out yet
     int64_t filled_rows = 0;
     bool ready = false;
-    Batch batch;
+    Batch batch;             // of a run, all rows, until `cut`
+    int64_t batches = 1;     // in the run
+    std::vector<Batch> cut;  // the batches of a run, once it is ready
     // Of its rows, but for those of a lane that come from several windows.
     std::vector<std::shared_ptr<Window>> windows;
     std::vector<Part> parts;  // of a batch that lies in several windows, to be joined
   };
-  using PendingBatches = std::map<int64_t, Pending>;
+  using PendingBatches = std::map<int64_t, Pending>;  // by the (first) batch
 
   // All are borrowed.
   Delivery(const Pass* pass, std::mutex* mutex, Work* work);
@@ -85,7 +87,8 @@ class Delivery {
   void AddLocked(const std::shared_ptr<Window>& window, Part* part);
   // Joins the parts of a batch that lies in several windows, and calls the kernels on it.
   void Merge(int64_t batch, Scratch& scratch);
-  // Calls the kernels on a batch that is complete but for them.
+  // Calls the kernels on a batch that is complete but for them. Cuts a run into batches,
+  // and calls the kernels on each of them.
   void Compute(int64_t batch, Scratch& scratch);
 
   // The window can't be delivered. The error of the earliest window counts. kWholePass
@@ -102,11 +105,19 @@ class Delivery {
   // Forgets all batches; the caller frees them without the lock.
   PendingBatches DropLocked();
   // Tells, in a line, what the next batch waits for.
-  std::string DescribeLocked() const;
+  std::string DescribeLocked();
 
  private:
+  // Returns the next batch, or the run that it is in.
+  PendingBatches::iterator NextLocked();
   // Whether the next batch is there.
-  bool ReadyLocked() const;
+  bool ReadyLocked();
+  // Has the next runs cut. The others wait, so that few small batches have a block of
+  // their own.
+  void CutRunsLocked();
+  // Returns the batches of a run, each in a block of its own.
+  Result<std::vector<Batch>> Cut(const Batch& run, int64_t batches,
+                                 Scratch& scratch) const;
   // Gives the part its rows of the batch's memory; returns whether the batch has memory.
   bool PlacedLocked(Part* part) const;
   // A batch has all its rows, and kernels have been called on it.
@@ -123,6 +134,8 @@ class Delivery {
   int64_t wakes_ = 0;  // notifications of ready_ so far: none is lost between two looks
   PendingBatches pending_;
   int64_t next_batch_ = 0;
+  int64_t next_to_cut_ = 0;  // the batch, or the first of a run, that is cut next
+  int64_t runs_ahead_ = 0;   // runs that are cut, or being cut, and not handed out
   // The earliest; plan.windows() when none has. Written with the mutex held.
   std::atomic<int64_t> failed_window_;
   Status failure_;

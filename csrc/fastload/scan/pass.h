@@ -31,6 +31,8 @@ struct ScanOptions {
   int64_t segment_bytes = 8 << 20;  // of one read
   int64_t request_bytes = 8 << 20;  // of one request to a store
   int64_t hole_bytes = 64 << 10;    // that a request reads along
+  // The most whole batches of a window that share a block until they are handed out.
+  int64_t run_batches = 1;
   std::shared_ptr<DecodedQueue>
       wakes;  // when Next may have something, for who makes blocks
   // Of each kernel, what the seeds of rows are made of.

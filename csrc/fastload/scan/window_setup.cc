@@ -45,7 +45,10 @@ void CutParts(const Pass& pass, Window* window) {
   const int64_t end = begin + window->output_rows;
   const int64_t real = lanes.RealRows(lane);
   int64_t batch = lanes.BatchOf(lane, begin);
-  window->parts.reserve(static_cast<size_t>(lanes.BatchOf(lane, end - 1) - batch + 1));
+  const bool runs_fit = pass.plan.lanes() == 1 && !window->packed();
+  const int64_t most_batches = runs_fit ? pass.options.run_batches : 1;
+  const int64_t runs = (lanes.BatchOf(lane, end - 1) - batch) / most_batches;
+  window->parts.reserve(static_cast<size_t>(runs + (most_batches > 1 ? 3 : 1)));
   for (int64_t at = begin; at < end; ++batch) {
     const int64_t first = lanes.FirstOf(lane, batch);
     const int64_t of_lane = lanes.FirstOf(lane, batch + 1) - first;
@@ -64,6 +67,13 @@ void CutParts(const Pass& pass, Window* window) {
       part.first_item = lanes.ItemsBefore(part.batch, window->index);
     }
     at += part.rows;
+    Part* const run = window->parts.empty() ? nullptr : &window->parts.back();
+    if (run != nullptr && part.whole && run->whole && run->batches < most_batches) {
+      ++run->batches;
+      run->rows += part.rows;
+      run->real_rows += part.real_rows;
+      continue;
+    }
     window->parts.push_back(std::move(part));
   }
 }

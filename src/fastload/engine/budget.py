@@ -48,6 +48,14 @@ _SMALL_SHARE = 64
 # in length, each of the two may be twice as large as the average batch.
 _LEAST_LENT_BATCHES = 4
 _LEAST_BATCH_BYTES = 4096  # the core's smallest buffer
+# Smaller batches share a buffer, so many in one, until a few such runs are cut ahead of the
+# consumer; the batches that are cut take little of the budget.
+_RUN_BATCHES = 256
+_LEAST_RUN_BATCHES = 16
+_RUNS_AHEAD = 4
+_CUT_SHARE = 16
+# What the core notes of a buffer: where its outputs lie, and who still fills it.
+_BUFFER_NOTES = 640
 # Fewer kept pages than this save too little of a pass to be worth their memory.
 _LEAST_KEPT_BYTES = 16 * _MIB
 # The share of the budget that kept pages leave free, for orders of rows and what else is small.
@@ -76,6 +84,8 @@ class Budget:
             that is taken from the kept pages.
         least_lent_bytes: the part of `lend_bytes` that kept pages never take.
         slices: number of canonical slices that share a window; 1 = none.
+        run_batches: the number of small batches that share a buffer until they are handed out; 1 =
+            each has its own.
     """
 
     memory_bytes: int
@@ -90,6 +100,7 @@ class Budget:
     kept_bytes: int = 0
     least_lent_bytes: int = 0
     slices: int = 1
+    run_batches: int = 1
 
     def open_windows_of(self, lanes: int) -> int:
         """Return how many windows of `lanes` slices may be open at a time.
@@ -157,7 +168,9 @@ def divide_budget(
         ValueError: the windows, or a few batches, alone exceed the budget; the message names
             the bytes needed and the largest window (or batch) that fits.
     """
-    held = row_bytes + staged_row_bytes
+    run_batches, cut_bytes, beside = _runs(memory_budget, batch_size * row_bytes, slices)
+    values = row_bytes + staged_row_bytes
+    held = values + beside // (batch_size * run_batches)
     batch_bytes = max(_LEAST_BATCH_BYTES, batch_size * row_bytes)
     lent_batches = _LEAST_LENT_BATCHES
     if once:
@@ -169,6 +182,7 @@ def divide_budget(
         stripe_rows, open_windows = _stripes(
             memory_budget,
             batch_size=batch_size,
+            values=values,
             held=held,
             total_rows=total_rows,
             units=work.units,
@@ -192,7 +206,7 @@ def divide_budget(
             threads=threads,
             least_beside=least_lent + least_fetched,
         )
-    left = memory_budget - needed - scratch
+    left = memory_budget - needed - scratch - cut_bytes
     wanted = max(left // 4, min(left // 2, _FEW_FETCH_BYTES))
     most_fetched = min(_MOST_FETCH_BYTES, wanted, left - least_lent)
     fetch_bytes = max(_LEAST_SEGMENT_BYTES, least_fetched, most_fetched)
@@ -214,13 +228,35 @@ def divide_budget(
         kept_bytes=0 if once or kept_bytes < _LEAST_KEPT_BYTES else kept_bytes,
         least_lent_bytes=least_lent,
         slices=1 if shuffle_window is None else slices,
+        run_batches=run_batches,
     )
+
+
+def _runs(memory_budget: int, batch_bytes: int, slices: int) -> tuple[int, int, int]:
+    """Return how small batches share buffers.
+
+    Args:
+        memory_budget: the bytes that this process may use.
+        batch_bytes: bytes of the rows of a batch.
+        slices: number of canonical slices, all of which a batch takes rows of; 1 = none.
+
+    Returns:
+        The number of batches in a buffer, the bytes of the batches that are cut ahead, and the
+        bytes that a buffer takes beside rows.
+    """
+    if batch_bytes >= _LEAST_BATCH_BYTES or slices > 1:
+        return 1, 0, max(0, _LEAST_BATCH_BYTES - batch_bytes) + _BUFFER_NOTES
+    of_batches = _RUNS_AHEAD * (_LEAST_BATCH_BYTES + _BUFFER_NOTES)
+    most = memory_budget // _CUT_SHARE // of_batches
+    batches = max(_LEAST_RUN_BATCHES, min(_RUN_BATCHES, most))
+    return batches, batches * of_batches, max(0, _LEAST_BATCH_BYTES - batches * batch_bytes)
 
 
 def _stripes(
     memory_budget: int,
     *,
     batch_size: int,
+    values: int,
     held: int,
     total_rows: int,
     units: int,
@@ -236,7 +272,7 @@ def _stripes(
         ValueError: the windows exceed the budget.
     """
     if fixed:
-        most = min(_FIXED_STRIPE_BYTES // held, total_rows + batch_size - 1)
+        most = min(_FIXED_STRIPE_BYTES // values, total_rows + batch_size - 1)
     else:
         most = min(memory_budget // 8, _STRIPE_BYTES) // held
     batches = max(1, min(_STRIPE_ROWS, most) // batch_size)
@@ -255,7 +291,11 @@ def _stripes(
     open_windows = min(open_windows, max(2, memory_budget // 2 // (stripe_rows * held)))
     needed = open_windows * stripe_rows * held
     if needed > memory_budget:
-        fits = memory_budget // (open_windows * held)
+        # A smaller batch leaves more of its buffer unused.
+        most = memory_budget // open_windows - _BUFFER_NOTES
+        fits = most // values
+        if fits * values < _LEAST_BATCH_BYTES:
+            fits = max(0, most - _LEAST_BATCH_BYTES) // values
         raise ValueError(
             f"Expected a memory_budget of at least {needed} bytes for {open_windows} stripes "
             f"of {stripe_rows} rows of {held} bytes, got {memory_budget}"

@@ -265,6 +265,7 @@ class Engine:
             segment_bytes=self.budget.segment_bytes,
             request_bytes=self._request_bytes,
             hole_bytes=self._hole_bytes,
+            run_batches=self.budget.run_batches,
             before=before,
             kernel_keys=[step_key(plan.seed, plan.epoch, one.step) for one in self._kernels],
             wakes=wakes,
