@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import pickle
-from collections import Counter
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -498,3 +498,37 @@ def test_augment_gives_copies_of_a_row_the_same_seed(rows: Path) -> None:
         for i, seed in zip(batch["id"].tolist(), batch["seed"].tolist(), strict=True):
             seeds.setdefault(i, set()).add(seed)
     assert all(len(own) == 1 for own in seeds.values())
+
+
+HEAVY = {
+    "numbers": (pa.list_(pa.float32()), np.ones(50_000, np.float32)),
+    "words": (pa.string(), "w" * 200_000),
+    "lists": (pa.list_(pa.list_(pa.float32())), [np.ones(50, np.float32)] * 1000),
+    "lists of words": (pa.list_(pa.string()), ["w" * 20] * 10_000),
+}
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("kind", HEAVY)
+def test_copies_of_a_long_row_are_refused_before_they_take_more_than_the_budget(
+    tmp_path: Path, kind: str, shuffle: bool
+) -> None:
+    dtype, heavy = HEAVY[kind]
+    rows = 2000
+    values = pa.array([heavy if i == 7 else heavy[:1] for i in range(rows)], dtype)
+    table = pa.table({"id": np.arange(rows), "value": values})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=500)
+    weights = np.ones(rows)
+    weights[7] = rows  # 1,000 copies of 200 KB
+    with FastParquetDataset(
+        tmp_path / "a.parquet",
+        batch_size=8,
+        weights=weights,
+        shuffle=shuffle,
+        memory_budget="64MB",
+        threads=2,
+    ) as dataset:
+        with pytest.raises(ValueError, match="copies of rows, as `weights` wants them, that take"):
+            deque(dataset, maxlen=0)
+        dataset.set_weights(np.ones(rows))
+        assert sorted(ids(dataset)) == list(range(rows))

@@ -20,6 +20,7 @@
 #include "fastload/collate/row_source.h"
 #include "fastload/collate/shuffle.h"
 #include "fastload/collate/tile.h"
+#include "fastload/decode/lists/fill_budget.h"
 #include "fastload/decode/lists/nested_reader.h"
 #include "fastload/decode/pages/chunk_input.h"
 #include "fastload/decode/pages/chunk_open.h"
@@ -184,6 +185,7 @@ struct Window {
   int64_t cache_bytes = 0;
   RowOrder order;             // if shuffled, the parts that units need
   BlockPool* pool = nullptr;  // memory of staged rows
+  Fills copied;               // the parts, where rows have copies and sizes vary
 
   bool packed() const { return !segments.empty(); }
   // Returns the segments of a part, if rows are packed.

@@ -427,6 +427,20 @@ class RepeatedBytesReader : public Repeated<BytesReader> {
 Status AppendCopies(const NestedRows& from, int64_t row, int64_t copies, int64_t item,
                     bool valid, NestedRows* to) {
   to->Begin(from.offsets.size());
+  if (copies > 1) {
+    int64_t first = row;
+    int64_t end = row + 1;
+    int64_t lists = 0;
+    for (const std::vector<int64_t>& offsets : from.offsets) {
+      lists += end - first;
+      first = offsets[static_cast<size_t>(first)];
+      end = offsets[static_cast<size_t>(end)];
+    }
+    const int64_t of_item = from.views.empty() ? item : int64_t{sizeof(ByteView)};
+    const int64_t bytes =
+        (end - first) * of_item + lists * static_cast<int64_t>(sizeof(int64_t));
+    ARROW_RETURN_NOT_OK(to->fills.TakeCopies(copies - 1, bytes));
+  }
   for (int64_t copy = 0; copy < copies; ++copy) {
     int64_t first = row;
     int64_t end = row + 1;
@@ -509,9 +523,8 @@ class RepeatedNestedReader : public Repeated<NestedReader> {
   }
 
   // Moves the bytes of views to `arena`.
-  static Status Adopt(std::vector<ByteView>* views, ByteArena* arena, size_t first = 0) {
-    for (size_t i = first; i < views->size(); ++i) {
-      ByteView& view = (*views)[i];
+  static Status Adopt(std::vector<ByteView>* views, ByteArena* arena) {
+    for (ByteView& view : *views) {
       if (view.size == 0) continue;
       ARROW_ASSIGN_OR_RAISE(uint8_t* const bytes, arena->Allocate(view.size));
       std::memcpy(bytes, view.data, static_cast<size_t>(view.size));
@@ -527,9 +540,13 @@ class RepeatedNestedReader : public Repeated<NestedReader> {
       ARROW_RETURN_NOT_OK(ReadBlock(1, out, valid));
       ARROW_RETURN_NOT_OK(Hold(0, valid));
     }
-    const size_t views = out->views.size();
-    ARROW_RETURN_NOT_OK(AppendCopies(held_, 0, copies, item_, valid, out));
-    return Adopt(&out->views, &out->bytes, views);
+    // The copies share the bytes of their views.
+    std::vector<ByteView> views = held_.views;
+    ARROW_RETURN_NOT_OK(Adopt(&views, &out->bytes));
+    std::swap(views, held_.views);
+    const Status status = AppendCopies(held_, 0, copies, item_, valid, out);
+    std::swap(views, held_.views);
+    return status;
   }
 
   const int64_t item_;

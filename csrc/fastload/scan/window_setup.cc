@@ -215,6 +215,26 @@ std::vector<bool> WantedRows(const Window& w) {
   return wanted;
 }
 
+// Charges what staged rows take in the window's parts, before that memory is taken:
+// copies of long rows take more than the mean row, by which windows were measured.
+Status ChargeCopies(const Pass& pass, Window* window) {
+  int64_t bytes = 0;
+  for (size_t u = 0; u < window->units.size(); ++u) {
+    const Unit& unit = pass.dataset->units[u];
+    if (!unit.staged() || unit.slots.empty()) continue;
+    const auto levels = static_cast<size_t>(unit.slots[0].levels);
+    const std::vector<int64_t>& sizes = window->units[u].sizes;
+    int64_t of_unit = 0;
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      const bool counts_lists = (i + 1) % levels != 0;
+      of_unit += sizes[i] * (counts_lists ? static_cast<int64_t>(sizeof(int64_t)) : 1);
+    }
+    bytes += of_unit * static_cast<int64_t>(unit.slots.size());
+  }
+  window->copied = Fills(&pass.dataset->fills);
+  return window->copied.TakeCopies(1, bytes);
+}
+
 }  // namespace
 
 void SetUpWindow(const Pass& pass, Window* window) {
@@ -349,6 +369,9 @@ void ComputeOrder(const Pass& pass, Window* window) {
 }
 
 Status AllocateParts(const Pass& pass, Delivery* delivery, Window* window) {
+  if (!window->copies.empty() && pass.dataset->layout.ragged()) {
+    ARROW_RETURN_NOT_OK(ChargeCopies(pass, window));
+  }
   const bool packed = pass.plan.packed();
   const bool in_place = packed || !pass.dataset->layout.ragged();
   if (in_place) delivery->PlaceInBatches(window->parts);

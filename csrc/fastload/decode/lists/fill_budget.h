@@ -1,4 +1,4 @@
-// The budget of the elements that stand for null lists.
+// The budget of the elements that stand for null lists, and of copies of rows.
 #pragma once
 
 #include <atomic>
@@ -10,9 +10,9 @@
 
 namespace fastload {
 
-// A limit of the bytes of fills for null lists of a fixed size. A file stores such a list
-// as one level, and its footer counts the list as one value, so a few bytes of a file may
-// ask for any number of elements. Thread-safe.
+// A limit of the bytes that a few bytes of a file may become: fills for null lists of a
+// fixed size, each of which a file stores as one level and its footer counts as one
+// value, and copies of rows, of which a plan may want any number. Thread-safe.
 class FillBudget {
  public:
   explicit FillBudget(int64_t most_bytes) : most_bytes_(most_bytes) {}
@@ -35,7 +35,7 @@ class FillBudget {
   std::atomic<int64_t> used_bytes_ = 0;
 };
 
-// The fills in some rows. Gives its bytes back to the budget when it dies.
+// The fills and the copies in some rows. Gives its bytes back to the budget when it dies.
 class Fills {
  public:
   // `budget` is borrowed; null: no limit.
@@ -51,22 +51,36 @@ class Fills {
 
   // Takes the memory of n elements of `item` bytes.
   Status Take(int64_t n, int64_t item) {
-    const int64_t most = budget_ == nullptr ? INT64_MAX : budget_->most_bytes();
-    if (n > most / item || (budget_ != nullptr && !budget_->Take(n * item))) {
-      return MakeError(ErrorKind::kValue,
-                       "Expected null lists whose fills take at most " +
-                           std::to_string(most) +
-                           " bytes at a time, got more: raise memory_budget, or use a "
-                           "smaller batch_size or shuffle_window");
-    }
-    if (budget_ != nullptr) bytes_ += n * item;
-    return Status::OK();
+    if (Takes(n, item)) return Status::OK();
+    return MakeError(ErrorKind::kValue,
+                     "Expected null lists whose fills take at most " +
+                         std::to_string(budget_->most_bytes()) +
+                         " bytes at a time, got more: raise memory_budget, or use a "
+                         "smaller batch_size or shuffle_window");
+  }
+  // Takes the memory of n copies of a row, or of several, of `item` bytes.
+  Status TakeCopies(int64_t n, int64_t item) {
+    if (Takes(n, item)) return Status::OK();
+    return MakeError(
+        ErrorKind::kValue,
+        "Expected copies of rows, as `weights` wants them, that take at most " +
+            std::to_string(budget_->most_bytes()) +
+            " bytes at a time, got more: give long rows a smaller weight or "
+            "leave them out, raise memory_budget, or use a smaller "
+            "shuffle_window");
   }
   void Clear() {
     if (bytes_ > 0) budget_->Return(std::exchange(bytes_, 0));
   }
 
  private:
+  bool Takes(int64_t n, int64_t item) {
+    if (budget_ == nullptr || n <= 0 || item <= 0) return true;
+    if (n > budget_->most_bytes() / item || !budget_->Take(n * item)) return false;
+    bytes_ += n * item;
+    return true;
+  }
+
   FillBudget* budget_;
   int64_t bytes_ = 0;
 };
