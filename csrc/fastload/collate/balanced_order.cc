@@ -56,7 +56,7 @@ void Deal(std::span<uint32_t> units, std::span<uint32_t> other, RandomBits* bits
 
 }  // namespace
 
-std::vector<uint32_t> BalancedOrder(uint64_t key, std::span<const uint64_t> work) {
+std::vector<uint32_t> BalancedOrder(uint64_t key, std::span<const Work> work) {
   std::vector<uint32_t> units(work.size());
   std::iota(units.begin(), units.end(), uint32_t{0});
   std::ranges::stable_sort(units, std::greater{},

@@ -138,14 +138,17 @@ PackedRows PackWindow(const Documents& documents, uint32_t length,
     sizes.clear();
     for (const Segment& part : parts) sizes.push_back(part.size);
   }
-  const PlanArray<int32_t> bins = BestFit(sizes, length);
+  // A row has no more room than all items fill, so that a long row costs no more.
+  const uint64_t all = std::accumulate(sizes.begin(), sizes.end(), uint64_t{0});
+  const PlanArray<int32_t> bins =
+      BestFit(sizes, static_cast<uint32_t>(std::min<uint64_t>(length, all)));
   const auto last = std::ranges::max_element(bins);
   const size_t count = bins.empty() ? 0 : static_cast<size_t>(*last) + 1;
 
   // The place of each bin among the rows.
   std::vector<uint32_t> place(count, UINT32_MAX);
   if (key) {
-    std::vector<uint64_t> squares(count);
+    std::vector<Work> squares(count);  // of a row at most length * length
     for (size_t i = 0; i < sizes.size(); ++i) {
       squares[static_cast<size_t>(bins[i])] += uint64_t{sizes[i]} * sizes[i];
     }

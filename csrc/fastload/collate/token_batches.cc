@@ -30,9 +30,9 @@ void AddInOrder(const Documents& documents, const TokenLimits& limits,
 
 // Batches of places of documents in their order, formed from the longest documents on.
 struct ByLength {
-  std::vector<uint32_t> places;   // batch after batch, ascending within a batch
-  std::vector<size_t> edges;      // of the batches among the places
-  std::vector<uint64_t> squares;  // by batch: of the padded lengths, all together
+  std::vector<uint32_t> places;  // batch after batch, ascending within a batch
+  std::vector<size_t> edges;     // of the batches among the places
+  std::vector<Work> squares;     // by batch: of the padded lengths, all together
 };
 
 ByLength LongestFirst(const Documents& documents, const TokenLimits& limits) {
@@ -58,8 +58,8 @@ ByLength LongestFirst(const Documents& documents, const TokenLimits& limits) {
     std::sort(begin, begin + taken);
     at += static_cast<size_t>(taken);
     batches.edges.push_back(at);
-    const auto padded = static_cast<uint64_t>(longest);
-    batches.squares.push_back(static_cast<uint64_t>(taken) * padded * padded);
+    const auto padded = static_cast<Work>(longest);
+    batches.squares.push_back(static_cast<Work>(taken) * padded * padded);
   }
   return batches;
 }

@@ -169,6 +169,8 @@ class PackedUnits(UnitsOfWindows[PackedWindows]):
         super().__init__(lengths, options, permute, background)
         self._packing = packing
         self._packer = packer
+        # Long documents by the epoch's seed and number, of the epoch that was asked for last.
+        self._long: tuple[tuple[int, int], int] | None = None
 
     @property
     def varies(self) -> bool:
@@ -183,12 +185,20 @@ class PackedUnits(UnitsOfWindows[PackedWindows]):
             super().foresee(at)
 
     def long_documents(self, seed: int, epoch: int) -> int:
-        """Return the number of documents of an epoch that are longer than a packed row."""
-        if self._rows.limit is None and not self._rows.offset:
-            return int((self._lengths.values > self._packing.length).sum())
-        windows, _ = self._epoch(seed, epoch)
-        lengths = (windows.rows_in_order(window)[1] for window in range(len(windows)))
-        return sum(int((some > self._packing.length).sum()) for some in lengths)
+        """Return the number of documents of an epoch that are longer than a packed row.
+
+        The number is found once for an epoch, or for all epochs that have the same documents.
+        """
+        whole = self._rows.limit is None and not self._rows.offset
+        name = (0, 0) if whole else (seed, epoch)
+        if self._long is None or self._long[0] != name:
+            if whole:
+                lengths = [self._lengths.values]
+            else:
+                windows, _ = self._epoch(seed, epoch)
+                lengths = [self._lengths_in(windows, window) for window in range(len(windows))]
+            self._long = name, sum(int((some > self._packing.length).sum()) for some in lengths)
+        return self._long[1]
 
     def read_plan(self, at: Position, mine: Share, *, stripe_rows: int, ramp: bool) -> ReadPlan:
         """Plan the packed rows of a share; `stripe_rows` and `ramp` have no effect."""
@@ -325,12 +335,15 @@ class PackedUnits(UnitsOfWindows[PackedWindows]):
 
     def _tokens(self, windows: Windows, window: int) -> int:
         """Return the tokens of a window that are packed."""
+        lengths = self._lengths_in(windows, window)
+        return int(self._packing.kept(lengths).sum(dtype=np.int64))
+
+    def _lengths_in(self, windows: Windows, window: int) -> NDArray[np.uint32]:
+        """Return the lengths of the documents that the epoch takes of a window, in any order."""
         start, stop = windows.edges[window : window + 2].tolist()
         if windows.first <= start and stop <= windows.stop:
-            lengths = self._lengths.at(windows.sequence, start, stop)  # in any order
-        else:
-            lengths = windows.rows_in_order(window)[1]
-        return int(self._packing.kept(lengths).sum(dtype=np.int64))
+            return self._lengths.at(windows.sequence, start, stop)
+        return windows.rows_in_order(window)[1]
 
     def _number(self, edges: Int64s) -> int:
         if self._packing.fit == "split":

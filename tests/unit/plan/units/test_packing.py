@@ -1,17 +1,22 @@
 """Documents in packed rows: best fit beside its plain definition, and packing by plain lists."""
 
 import itertools
+import resource
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fastload.plan.options import Options
+from fastload.plan.permutation import permutation
 from fastload.plan.read_plan import PADDING
-from fastload.plan.units.packed import Packing
-from fastload.plan.units.windows import WindowRows
+from fastload.plan.sequence import RowGroups
+from fastload.plan.units.packed import PackedUnits, Packing
+from fastload.plan.units.windows import Lengths, WindowRows, Windows
 from fastload.runtime.native import core
 from support.packing import (
+    PACKER,
     balanced_order,
     best_fit,
     documents,
@@ -54,12 +59,21 @@ CASES = {
     # Each item opens a bin of a room of its own.
     "no two fit": (list(range(5001, 5201)), 10_000),
     "wide": ([2**20, 1, 2**20 - 1, 2**19] * 5, 2**20),
+    "all fit": ([3, 1, 2] * 5, 2**31 - 1),
+    "two thirds of a huge row": ([2**30 + 2**29] * 3 + [5], 2**31 - 1),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_core_fits_as_the_definition(name):
     assert_core_fits(*CASES[name])
+
+
+def test_a_long_row_costs_by_its_documents():
+    """Rooms of each length up to 2**31 would take 17 GB."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert_core_fits([3, 1, 2] * 1000, 10**8)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 << 10  # KiB
 
 
 @settings(max_examples=300, deadline=None)
@@ -229,6 +243,26 @@ def test_the_core_packs_windows_as_the_definition_does(case, sizes, shuffled, da
     arguments = windows, packing.kept(all_lengths), packing.length
     plain, of_core = pack_windows(*arguments), core.pack_windows(*arguments)
     assert all(np.array_equal(a, b) for a, b in zip(plain, of_core, strict=True))
+
+
+def test_long_documents_of_an_epoch_are_counted_once():
+    orders = []
+
+    def permute(rows, key):
+        orders.append(rows)
+        return permutation(rows, key)
+
+    row_groups = RowGroups(*(np.array([values]) for values in (40, 0, 0)))
+    lengths = Lengths(row_groups, numbers(range(40)))
+    options = Options(batch_size=2, shuffle=True, shuffle_window=10, limit=25)
+    units = PackedUnits(lengths, options, Packing(20, long="truncate"), permute, PACKER)
+    counts = [units.long_documents(0, epoch) for epoch in range(4)]
+    windows = Windows(lengths, options, 3, permutation)
+    taken = np.concatenate([windows.rows_in_order(window)[1] for window in range(4)])
+    assert counts[3] == (taken > 20).sum()
+    orders.clear()
+    assert units.long_documents(0, 3) == counts[3]
+    assert not orders
 
 
 @pytest.mark.parametrize("length", [512, 4096])

@@ -52,6 +52,14 @@ def test_the_core_batches_many_rows_as_the_definition(padded, tokens):
         assert_core_batches(rows, tokens, padded, None)
 
 
+def test_work_beyond_64_bits_is_compared_exactly():
+    """16 squares of 2**30 are as much as 64 bits hold, and would count as none."""
+    lengths = np.array([2**30] * 16 + [2**29 + 1] * 31 + [7] * 100, np.uint32)
+    keys = np.array([5], np.uint64)
+    rows = WindowRows(lengths, np.array([0, len(lengths)]), 0, len(lengths), keys, keys)
+    assert_core_batches(rows, 2**34, True, None)
+
+
 @pytest.mark.parametrize(("tokens", "max_rows"), [(0, None), (5, 0)])
 def test_the_core_refuses_limits_below_one(tokens, max_rows):
     rows = WindowRows(np.array([1, 2], np.uint32), np.array([0, 2]), 0, 2, None, None)
