@@ -347,7 +347,7 @@ void RegisterPipeline(py::module_& m) {
           "its\n"
           "next dataset.")
       .def("limit_kept", &PyPipeline::LimitKept, py::arg("limit_bytes"),
-           "Lowers the most bytes of kept pages, and frees pages that exceed the limit.")
+           "Sets the most bytes of kept pages, and frees pages that exceed the limit.")
       .def_property_readonly("lent_bytes", &PyPipeline::lent_bytes,
                              "Bytes of batch memory that the consumer holds.");
 }

@@ -38,7 +38,7 @@ int64_t RowSource::FirstRow(int32_t file, int32_t row_group) {
 }
 
 void RowSource::LimitKept(int64_t bytes) {
-  kept.LowerLimit(bytes);
+  kept.SetLimit(bytes);
   kept_rows.Shrink();
 }
 

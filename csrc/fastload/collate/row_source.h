@@ -56,7 +56,7 @@ struct RowSource {
   // Returns the first row of a row group, counted in its file.
   int64_t FirstRow(int32_t file, int32_t row_group);
 
-  // Lowers the most bytes that stay from one pass to the next.
+  // Sets the most bytes that stay from one pass to the next.
   void LimitKept(int64_t bytes);
   // Lets go of all that stays from one pass or take to the next.
   void DropKept() noexcept;

@@ -97,7 +97,7 @@ class Pipeline {
     return stats;
   }
   KeptDictionaries::Stats dictionaries() const { return dataset_.dictionaries.stats(); }
-  // Lowers the most bytes that are kept.
+  // Sets the most bytes that are kept.
   void LimitKept(int64_t bytes) { dataset_.LimitKept(bytes); }
 
  private:

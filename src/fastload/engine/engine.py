@@ -113,7 +113,8 @@ class Engine:
         self._shuffles = False
         release_locks_at_interrupt()
         self._lives_on = not worker_ends_with_its_pass()
-        self._most_lent = budget.least_lent_bytes
+        self._most_lent = budget.least_lent_bytes  # what kept pages leave to the consumer
+        self._lent_in_pass = 0  # the most that the consumer has held during the pass
         self.lend_bytes = at_once * budget.lend_bytes
         self._pid = os.getpid()
         self._kernels = tuple(kernels)
@@ -215,6 +216,7 @@ class Engine:
             scan: the prepared scan.
         """
         self._passes += 1
+        self._begin_pass()
         scan.begin()
 
     def start(
@@ -239,7 +241,9 @@ class Engine:
         Returns:
             The scan, which delivers the batches.
         """
-        self._passes += before is None and not again
+        if before is None and not again:
+            self._passes += 1
+            self._begin_pass()
         self._shuffles = plan.shuffled
         return self.pipeline.start(
             core.ReadPlan(
@@ -338,8 +342,9 @@ class Engine:
             tensor.untyped_storage()._lent = lent  # type: ignore[attr-defined]  # noqa: SLF001
         batch = self._assemble(lent, position, tensor)
         lent_bytes = self.pipeline.lent_bytes
+        self._lent_in_pass = max(self._lent_in_pass, lent_bytes)
         if lent_bytes > self._most_lent:
-            self._give_back(lent_bytes)
+            self._leave_to_consumer(lent_bytes)
         if self._sender is not None:
             self._sender.mark(batch)
             self._sender.core.report(self.pipeline.memory)
@@ -348,8 +353,18 @@ class Engine:
             return batch, False
         return batch.clone(), True
 
-    def _give_back(self, lent_bytes: int) -> None:
-        """Free kept pages in favour of batches. The core keeps a batch's memory for later ones."""
+    def _begin_pass(self) -> None:
+        """Give kept pages the memory that the consumer did not hold during the pass before."""
+        held = max(self._lent_in_pass, self.pipeline.lent_bytes, self.budget.least_lent_bytes)
+        self._lent_in_pass = 0
+        if held < self._most_lent:
+            self._leave_to_consumer(held)
+
+    def _leave_to_consumer(self, lent_bytes: int) -> None:
+        """Limit kept pages to what `lent_bytes` of batches leave.
+
+        The core keeps a batch's memory for later ones.
+        """
         self._most_lent = lent_bytes
         beyond = lent_bytes - self.budget.least_lent_bytes
         self.pipeline.limit_kept(max(0, self.budget.kept_bytes - beyond))

@@ -41,7 +41,7 @@ class Memory:
         kept: decompressed pages, and rows that filters and deletes leave, that stay in memory from
             one pass to the next.
         kept_limit: the most bytes of `kept`: what memory_budget leaves beside the other memory. A
-            consumer that holds many batches lowers the limit.
+            consumer that holds many batches lowers the limit, until it has held fewer for a pass.
         kept_chunks: not bytes, but how often a column chunk came from kept pages or rows, without a
             read and without decompression.
         spare: memory of datasets that were closed, at most 64 MiB of each process, which the next

@@ -138,9 +138,9 @@ void KeptMemory::Discharge(int64_t bytes) noexcept {
   fixed_bytes_ -= bytes;
 }
 
-void KeptMemory::LowerLimit(int64_t limit_bytes) {
+void KeptMemory::SetLimit(int64_t limit_bytes) {
   std::lock_guard lock(mutex_);
-  limit_bytes_ = std::min(limit_bytes_, std::max<int64_t>(limit_bytes, 0));
+  limit_bytes_ = std::max<int64_t>(limit_bytes, 0);
 }
 
 int64_t KeptMemory::limit_bytes() const {

@@ -40,8 +40,8 @@ class KeptMemory : public std::enable_shared_from_this<KeptMemory> {
   bool Charge(int64_t bytes);
   void Discharge(int64_t bytes) noexcept;
 
-  // Lowers the limit. Pieces that are alive may exceed the new limit until they die.
-  void LowerLimit(int64_t limit_bytes);
+  // Sets the limit. Pieces that are alive may exceed a lower limit until they die.
+  void SetLimit(int64_t limit_bytes);
 
   int64_t limit_bytes() const;
   // Returns the bytes that count against the limit: slabs, charged bytes, and the

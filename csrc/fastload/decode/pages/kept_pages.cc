@@ -225,7 +225,7 @@ class KeptPages::Recorder final : public parquet::PageReader,
       return nullptr;
     }
     auto copy = chunk_->pages().back();
-    if (chunk_->complete()) kept_->chunks_.Enter(key_, std::move(chunk_));
+    if (chunk_->complete()) kept_->Enter(key_, std::move(chunk_));
     return copy;
   }
 
@@ -305,7 +305,7 @@ std::unique_ptr<parquet::PageReader> KeptPages::RecordWhole(
     error = std::current_exception();
   }
   if (chunk->complete()) {
-    chunks_.Enter(key, chunk);
+    Enter(key, chunk);
     return std::make_unique<KeptReader>(chunk);
   }
   if (error != nullptr) {
@@ -317,8 +317,15 @@ std::unique_ptr<parquet::PageReader> KeptPages::RecordWhole(
                                       std::move(pages));
 }
 
-void KeptPages::LowerLimit(int64_t limit_bytes) {
-  memory_->LowerLimit(limit_bytes);
+void KeptPages::Enter(const Key& key, std::shared_ptr<const KeptChunk> chunk) {
+  chunks_.Enter(key, std::move(chunk));
+  chunks_.Shrink(*memory_);
+}
+
+void KeptPages::SetLimit(int64_t limit_bytes) {
+  const bool rises = limit_bytes > memory_->limit_bytes();
+  memory_->SetLimit(limit_bytes);
+  if (rises) chunks_.ForgetRefusals();
   chunks_.Shrink(*memory_);
 }
 

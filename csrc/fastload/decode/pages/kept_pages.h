@@ -119,8 +119,9 @@ class KeptPages {
       const Key& key, int64_t levels, int64_t bytes,
       std::unique_ptr<parquet::PageReader> pages);
 
-  // Lowers the limit, and lets go of the chunks that came last until the rest fits.
-  void LowerLimit(int64_t limit_bytes);
+  // Sets the limit, and lets go of the chunks that came last until the rest fits. Below a
+  // higher limit, chunks that had no room may be recorded.
+  void SetLimit(int64_t limit_bytes);
 
   // Lets go of all chunks.
   void Clear() noexcept { chunks_.Clear(); }
@@ -133,6 +134,8 @@ class KeptPages {
  private:
   class Recorder;
 
+  // Keeps a chunk, unless the limit was lowered while the chunk was recorded.
+  void Enter(const Key& key, std::shared_ptr<const KeptChunk> chunk);
   // Returns a chunk to record, or null if the chunk has no room, is kept, or is being
   // recorded.
   std::shared_ptr<KeptChunk> Begin(const Key& key, int64_t levels, int64_t bytes);

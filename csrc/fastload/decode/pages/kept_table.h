@@ -27,20 +27,25 @@ class KeptTable {
   // was refused.
   bool Begin(const Key& key) {
     std::lock_guard lock(mutex_);
+    // Room for the chunk, so that Enter takes no memory.
+    if (order_.capacity() <= entries_.size()) order_.reserve(2 * entries_.size() + 1);
     return entries_.try_emplace(key).second;
   }
 
-  // Keeps a chunk that was recorded.
-  void Enter(const Key& key, std::shared_ptr<const Chunk> chunk) {
+  // Keeps a chunk that was recorded, unless the recording was forgotten meanwhile.
+  void Enter(const Key& key, std::shared_ptr<const Chunk> chunk) noexcept {
     std::lock_guard lock(mutex_);
-    order_.push_back(key);
-    entries_[key].chunk = std::move(chunk);
+    const auto found = entries_.find(key);
+    if (found == entries_.end() || found->second.chunk != nullptr) return;
+    order_.push_back(found);
+    found->second.chunk = std::move(chunk);
   }
 
   // Ends a recording without a chunk. A later pass may record the chunk.
   void GiveUp(const Key& key) noexcept {
     std::lock_guard lock(mutex_);
-    entries_.erase(key);
+    const auto found = entries_.find(key);
+    if (found != entries_.end() && found->second.chunk == nullptr) entries_.erase(found);
   }
 
   // Ends a recording for good: the chunk cannot be kept.
@@ -62,16 +67,21 @@ class KeptTable {
       std::shared_ptr<const Chunk> last;  // dies without the lock
       std::lock_guard lock(mutex_);
       if (order_.empty()) return;
-      const auto found = entries_.find(order_.back());
-      last = std::move(found->second.chunk);
-      entries_.erase(found);
+      last = std::move(order_.back()->second.chunk);
+      entries_.erase(order_.back());
       order_.pop_back();
     }
   }
 
+  // Lets chunks be recorded again that were refused.
+  void ForgetRefusals() noexcept {
+    std::lock_guard lock(mutex_);
+    std::erase_if(entries_, [](const auto& entry) { return entry.second.refused; });
+  }
+
   // Lets go of all chunks.
   void Clear() noexcept {
-    std::map<Key, Entry> all;  // dies without the lock
+    Entries all;  // dies without the lock
     std::lock_guard lock(mutex_);
     all.swap(entries_);
     order_.clear();
@@ -83,9 +93,12 @@ class KeptTable {
     bool refused = false;
   };
 
+  using Entries = std::map<Key, Entry>;
+
   mutable std::mutex mutex_;  // guards the members below
-  std::map<Key, Entry> entries_;
-  std::vector<Key> order_;  // keys of kept chunks, in the order in which they came
+  Entries entries_;
+  // The entries with a chunk, in the order in which chunks came.
+  std::vector<typename Entries::iterator> order_;
 };
 
 }  // namespace fastload

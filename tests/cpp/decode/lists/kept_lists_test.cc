@@ -167,7 +167,7 @@ TEST_P(KeptListsTest, RowsOfTooManyBytesAreRefused) {
 }
 
 TEST_P(KeptListsTest, RowsWithoutRoomAreNotKept) {
-  memory_->LowerLimit(0);
+  memory_->SetLimit(0);
   auto recorder = Record();
   NestedRows out;
   ASSERT_TRUE(recorder->Read(kRows, &out, /*valid=*/true).ok());

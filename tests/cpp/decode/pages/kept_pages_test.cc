@@ -310,7 +310,7 @@ TEST_F(KeptPagesTest, AChunkOfManyBytesIsKept) {
   ASSERT_NE(kept.Find(kKey), nullptr);
   EXPECT_EQ(ReadAll(kept.Read(kept.Find(kKey)).get()), expected);
   EXPECT_GE(kept.stats().bytes, BytesOf(sizes));
-  kept.LowerLimit(0);
+  kept.SetLimit(0);
   EXPECT_EQ(kept.stats().bytes, 0);
 }
 
@@ -370,13 +370,13 @@ TEST_F(KeptPagesTest, ALowerLimitLetsGoOfTheLast) {
   for (int32_t group = 0; group < 6; ++group) {
     ReadAll(Record(&kept_, sizes, {0, group, 0}).get());
   }
-  kept_.LowerLimit(kLimit / 2);
+  kept_.SetLimit(kLimit / 2);
   EXPECT_LE(kept_.stats().bytes, kLimit / 2);
   EXPECT_NE(kept_.Find({0, 0, 0}), nullptr);
   EXPECT_EQ(kept_.Find({0, 5, 0}), nullptr);
-  kept_.LowerLimit(kLimit);
-  EXPECT_EQ(kept_.stats().limit, kLimit / 2);
-  kept_.LowerLimit(0);
+  kept_.SetLimit(kLimit);
+  EXPECT_EQ(kept_.stats().limit, kLimit);
+  kept_.SetLimit(0);
   EXPECT_EQ(kept_.stats().bytes, 0);
   EXPECT_EQ(kept_.Find({0, 0, 0}), nullptr);
 }
@@ -388,7 +388,7 @@ TEST_F(KeptPagesTest, PagesOutliveALowerLimitAndTheOwner) {
     ReadAll(Record(&kept, sizes_).get());
     const auto pages = kept.Read(kept.Find(kKey));
     page = pages->NextPage();
-    kept.LowerLimit(0);
+    kept.SetLimit(0);
     EXPECT_EQ(ReadAll(pages.get()).size(), 3);
   }
   EXPECT_EQ(page->size(), 5);
@@ -410,7 +410,7 @@ TEST_F(KeptPagesTest, RecordedPagesOutliveTheReader) {
       if (kept) read.push_back(std::move(page));
     }
   }
-  kept_.LowerLimit(0);
+  kept_.SetLimit(0);
   ASSERT_EQ(read.size(), 7);
   for (size_t i = 0; i < read.size(); ++i) {
     EXPECT_EQ(TextOf(*read[i]), expected[i % expected.size()]);
@@ -436,7 +436,7 @@ TEST_F(KeptPagesTest, ManyThreads) {
         const auto chunk = kept_.Find(key);
         const auto pages = chunk ? kept_.Read(chunk) : Record(&kept_, sizes, key);
         EXPECT_EQ(ReadAll(pages.get()), expected);
-        if (t == 0 && i == 100) kept_.LowerLimit(kLimit / 2);
+        if (t == 0 && i == 100) kept_.SetLimit(kLimit / 2);
       }
     });
   }

@@ -217,7 +217,7 @@ TEST_F(KeptRowsTest, BytesOutliveReaderAndKeeper) {
   ASSERT_NE(kept_.Find(kKey), nullptr);
   ExpectNames(kept_.ReadBytes(kept_.Find(kKey)), 0, kRows);
   auto reader = kept_.ReadBytes(kept_.Find(kKey));
-  memory_->LowerLimit(0);
+  memory_->SetLimit(0);
   kept_.Shrink();
   EXPECT_EQ(kept_.Find(kKey), nullptr);
   ExpectNames(std::move(reader), 30, 65);
@@ -240,7 +240,7 @@ TEST_F(KeptRowsTest, LimitsHold) {
   EXPECT_FALSE(large->Dictionary()->empty());
   ReadPacked(Record().get(), kRows);
   EXPECT_GT(memory_->held_bytes(), 0);
-  memory_->LowerLimit(0);
+  memory_->SetLimit(0);
   kept_.Shrink();
   EXPECT_EQ(kept_.Find(kKey), nullptr);
   EXPECT_EQ(memory_->held_bytes(), 0);
@@ -250,7 +250,7 @@ TEST_F(KeptRowsTest, LimitsHold) {
 TEST_F(KeptRowsTest, RowsInWorkKeepToALowerLimit) {
   auto recorder = Record();
   ReadPacked(recorder.get(), 60);
-  memory_->LowerLimit(0);
+  memory_->SetLimit(0);
   kept_.Shrink();
   ExpectNumbers(ReadPacked(recorder.get(), 40), 60);
   EXPECT_EQ(kept_.Find(kKey), nullptr);
