@@ -27,8 +27,10 @@ from fastload.plan.sequence import RowGroups
 from fastload.runtime.digest import digest
 from fastload.runtime.disk.private_directory import (
     CacheDirectory,
+    mark_used,
     publish,
     remove_abandoned_once,
+    remove_unused_once,
     try_lock,
     unlock,
 )
@@ -241,6 +243,7 @@ class SelectionCache:
         try:
             with path.open("rb") as file:
                 rows = _read(file.fileno())
+                mark_used(file.fileno())
         except OSError:
             # There may be no entry, or no file descriptor or mapping left for a sound one.
             return None
@@ -271,6 +274,7 @@ class SelectionCache:
         try:
             path.parent.mkdir(mode=0o700, exist_ok=True)
             remove_abandoned_once(path.parent)
+            remove_unused_once(self._home.path, "*/*.rows")
             with publish(path) as file:
                 file.writelines([head, *body])
         except OSError as error:

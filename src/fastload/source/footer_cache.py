@@ -27,8 +27,10 @@ from fastload.errors import FastloadError
 from fastload.runtime.digest import digest
 from fastload.runtime.disk.private_directory import (
     CacheDirectory,
+    mark_used,
     publish,
     remove_abandoned,
+    remove_unused_once,
     try_lock,
     unlock,
 )
@@ -116,6 +118,7 @@ class FooterPack:
         check: True to compare the checksum with the bytes of the pack.
 
     Attributes:
+        path: path of the pack.
         keys: keys of the footers in the pack, in order.
 
     Raises:
@@ -124,7 +127,7 @@ class FooterPack:
     """
 
     def __init__(self, path: Path, schemas: core.FooterSchemas, *, check: bool = True) -> None:
-        self._path = path
+        self.path = path
         with path.open("rb") as file:
             self._kept = core.KeptFile(f"/dev/fd/{file.fileno()}")
             head = file.read(_HEAD.size)
@@ -191,7 +194,7 @@ class FooterPack:
             OSError: the pack can't be read.
         """
         found = []
-        with self._path.open("rb") as file:
+        with self.path.open("rb") as file:
             for number, key in enumerate(self.keys):
                 kept = self.at(number)
                 _, offset, length = kept.packed
@@ -308,16 +311,18 @@ class FooterCache:
 
     def _find(self, shard: int, keys: set[str]) -> dict[str, PackedFooter]:
         """Return the newest kept footer of each key that has one."""
-        return {
-            key: pack.at(number)
-            for pack in self._packs(shard)
-            for number, key in enumerate(pack.keys)
-            if key in keys
-        }
+        found: dict[str, PackedFooter] = {}
+        for pack in self._packs(shard):
+            of_pack = {key: pack.at(number) for number, key in enumerate(pack.keys) if key in keys}
+            if of_pack:
+                mark_used(pack.path)
+            found |= of_pack
+        return found
 
     def _write(self, shard: int, footers: Sequence[NewFooter]) -> dict[str, PackedFooter]:
         path = self._path(shard)
         path.mkdir(mode=0o700, exist_ok=True)
+        remove_unused_once(path.parent, f"*/*{_SUFFIX}")
         if len(self._list(shard)) >= _MOST_PACKS:
             self._merge(shard)
         name = path / f"{time.time_ns():020d}-{os.getpid()}{_SUFFIX}"

@@ -22,7 +22,10 @@ from fastload.plan.kept_rows import FileRows, pack_rows
 from fastload.rows import selection
 from fastload.rows.finder import RowFinder
 from fastload.rows.selection import SelectionCache
-from fastload.runtime.disk.private_directory import remove_abandoned_once
+from fastload.runtime.disk.private_directory import (
+    remove_abandoned_once,
+    remove_unused_once,
+)
 from fastload.source.source import Source
 from fastload.source.tables.table import Table, TableColumns
 
@@ -64,6 +67,22 @@ def scans(monkeypatch):
 
     monkeypatch.setattr(RowFinder, "files", counted)
     return count
+
+
+def test_rows_that_nobody_asked_for_in_a_month_are_removed(home, source):
+    kept(source)
+    [asked] = entries(home)
+    FastParquetDataset(source, filters=("a", "<", 7)).num_rows  # noqa: B018
+    [unasked] = set(entries(home)) - {asked}
+    month_ago = time.time() - 31 * 24 * 3600
+    for entry in (asked, unasked):
+        os.utime(entry, (month_ago, month_ago))
+    remove_unused_once.cache_clear()  # as in the next process
+    kept(source)
+    FastParquetDataset(source, filters=("a", "<", 8)).num_rows  # noqa: B018
+    assert asked in entries(home)
+    assert unasked not in entries(home)
+    assert len(entries(home)) == 2
 
 
 def test_files_of_killed_writers_are_removed(home, source):

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import time
 
 import pytest
 
@@ -9,10 +10,12 @@ from fastload.errors import CacheError
 from fastload.runtime.disk.private_directory import (
     UNFINISHED,
     CacheDirectory,
+    mark_used,
     open_directory,
     open_private,
     publish,
     remove_abandoned_once,
+    remove_unused_once,
 )
 
 
@@ -79,3 +82,19 @@ def test_a_home_of_others_keeps_nothing(tmp_path):
     message = "Can't keep footers: Expected a directory that only its user may write to, .*; again"
     with pytest.warns(UserWarning, match=message):
         assert CacheDirectory("footers", "footers", "again", tmp_path).path is None
+
+
+def test_files_that_nobody_used_for_a_month_are_removed(tmp_path):
+    used, unused, other = (tmp_path / "aa" / name for name in ("used.rows", "old.rows", "lock"))
+    unused.parent.mkdir()
+    month_ago = time.time() - 31 * 24 * 3600
+    for path in (used, unused, other):
+        path.write_bytes(b"rows")
+        os.utime(path, (month_ago, month_ago))
+    mark_used(used)
+    noted = used.stat().st_mtime
+    mark_used(used)
+    assert used.stat().st_mtime == noted  # once a day is enough
+    mark_used(tmp_path / "gone")
+    remove_unused_once(tmp_path, "*/*.rows")
+    assert sorted(unused.parent.iterdir()) == [other, used]

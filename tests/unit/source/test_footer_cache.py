@@ -7,6 +7,7 @@ import io
 import multiprocessing
 import os
 import pickle
+import time
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastload.runtime._core import Footer, FooterSchemas, summarize_leaves
-from fastload.runtime.disk.private_directory import publish
+from fastload.runtime.disk.private_directory import publish, remove_unused_once
 from fastload.source.footer_cache import _MOST_PACKS, FooterCache, FooterKey, NewFooter
 
 DIGEST = bytes(range(16))
@@ -127,6 +128,19 @@ def test_damage_is_no_footer(home):
         assert not cache(home).load([key]), size
     cache(home).store([new(key)])
     assert cache(home).load([key])
+
+
+def test_footers_that_nobody_asked_for_in_a_month_are_removed(home):
+    asked, unasked, later = map(key_of, range(3))
+    for key in (asked, unasked):
+        cache(home).store([new(key)])
+    month_ago = time.time() - 31 * 24 * 3600
+    for path in packs(home):
+        os.utime(path, (month_ago, month_ago))
+    assert cache(home).load([asked])
+    remove_unused_once.cache_clear()  # as in the next process
+    cache(home).store([new(later)])
+    assert sorted(cache(home).load([asked, unasked, later])) == sorted([asked.key, later.key])
 
 
 def test_many_packs_become_one(home):

@@ -25,8 +25,10 @@ from fastload.runtime.cores import available_cores
 from fastload.runtime.digest import digest
 from fastload.runtime.disk.private_directory import (
     CacheDirectory,
+    mark_used,
     publish,
     remove_abandoned_once,
+    remove_unused_once,
 )
 from fastload.runtime.progress import ProgressLine
 
@@ -200,6 +202,7 @@ class ValueCache:
             return None
         try:
             content = (self._home.path / key).read_bytes()
+            mark_used(self._home.path / key)
         except OSError:
             return None
         if len(content) >= _HEAD.size:
@@ -242,6 +245,7 @@ class ValueCache:
         head = _HEAD.pack(self._magic, values.itemsize, len(values), zlib.crc32(body))
         try:
             remove_abandoned_once(self._home.path)
+            remove_unused_once(self._home.path, "*")
             with publish(self._home.path / key) as file:
                 file.writelines([head, body])
         except OSError as error:

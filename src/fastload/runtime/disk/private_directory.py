@@ -22,11 +22,13 @@ __all__ = [
     "UNFINISHED",
     "CacheDirectory",
     "cache_home",
+    "mark_used",
     "open_directory",
     "open_private",
     "publish",
     "remove_abandoned",
     "remove_abandoned_once",
+    "remove_unused_once",
     "try_lock",
     "unlock",
 ]
@@ -36,6 +38,9 @@ UNFINISHED = ".new-"
 
 # Nobody writes a file for so long.
 _ABANDONED_S = 24 * 3600.0
+# Files that no process has asked for in so long are removed; their last use is noted once a day.
+_UNUSED_S = 30 * 24 * 3600.0
+_NOTED_S = 24 * 3600.0
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -154,6 +159,31 @@ def remove_abandoned(directory: Path) -> None:
 def remove_abandoned_once(directory: Path) -> None:
     """Do what `remove_abandoned` does, at the first call of this process for a directory."""
     remove_abandoned(directory)
+
+
+def mark_used(file: int | Path) -> None:
+    """Note that a file is in use, as its time of modification, at most once a day.
+
+    Args:
+        file: a descriptor or a path.
+    """
+    with contextlib.suppress(OSError):  # the file may be gone, or lie on a read-only disk
+        if os.stat(file).st_mtime < time.time() - _NOTED_S:
+            os.utime(file)
+
+
+@functools.cache
+def remove_unused_once(directory: Path, pattern: str) -> None:
+    """Remove files that no process has used for 30 days, at the first call of this process.
+
+    Args:
+        directory: where the files are, or their directories.
+        pattern: the names of the files, as for `Path.glob`.
+    """
+    for path in directory.glob(pattern):
+        with contextlib.suppress(OSError):  # another process may remove it just now
+            if path.stat().st_mtime < time.time() - _UNUSED_S:
+                path.unlink()
 
 
 def try_lock(descriptor: int) -> bool:
