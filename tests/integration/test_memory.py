@@ -199,13 +199,14 @@ def test_small_batches_keep_to_the_budget(tmp_path, shuffle, batch_size):
             "text": [f"row {i}" for i in range(rows)],
             "items": [[i] * (i % 4) for i in range(rows)],
             "nested": [[[i], [], [i, 1]][: i % 4] for i in range(rows)],
+            "fixed": pa.FixedSizeListArray.from_arrays(pa.array(np.repeat(np.arange(rows), 3)), 3),
             "some": pa.array(np.arange(rows, dtype=np.int16), mask=np.arange(rows) % 3 == 0),
         }
     )
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=15_000)
-    columns = ["id", "text", "items", "nested", {"some": Column("some", fill=0, valid=True)}]
-    columns = {**{name: name for name in columns[:4]}, **columns[4]}
-    expected = table.set_column(4, "some", pc.fill_null(table["some"], 0))
+    columns = {name: name for name in ("id", "text", "items", "nested", "fixed")}
+    columns["some"] = Column("some", fill=0, valid=True)
+    expected = table.set_column(5, "some", pc.fill_null(table["some"], 0))
     delivered, held = [], 0
     with FastParquetDataset(
         tmp_path / "a.parquet",
