@@ -24,6 +24,7 @@ from fastload.dataset.arguments import (
 from fastload.dataset.describe import Description
 from fastload.dataset.lookup import RowsByIndex, RowTaker, head
 from fastload.dataset.passes.epoch_iterator import EpochIterator
+from fastload.dataset.passes.feed import weakly
 from fastload.dataset.passes.next_pass import LookAhead, NextPass
 from fastload.dataset.passes.open_feed import FeedFactory
 from fastload.dataset.process_engine import ProcessEngine
@@ -688,7 +689,7 @@ class FastParquetDataset(Resumable[_Item_co]):
             engine = self._engines.of_process(part.workers)
             feed = self._ahead.take(engine, start, part)
             feed = feed or self._feeds.open(engine, start, part)
-            feed.on_opened = self._prepare_next if engine.looks_ahead else None
+            feed.on_opened = weakly(self._prepare_next) if engine.looks_ahead else None
             if engine.looks_ahead:
                 self._units.foresee(self._next_position)
             count = self._epochs.count

@@ -189,14 +189,14 @@ class ProcessEngine:
 
     def _of_blocks(self, workers: int) -> BlockEngine | None:
         assert self.blocks is not None
-        fall_back = partial(self._fall_back, workers)
-        return self.blocks.engine(self._process(workers), *self.batch_memory(), fall_back)
+        return self.blocks.engine(self._process(workers), *self.batch_memory())
 
-    def _fall_back(self, workers: int, cause: BaseException | None) -> Engine:
+    def fall_back(self, cause: BaseException | None) -> Engine:
         """Give up the decoded tier because of an error, and return an engine of files instead."""
         assert self.blocks is not None
         self.blocks.refuse(cause)
-        return self.of_process(workers)
+        info = get_worker_info()
+        return self.of_process(1 if info is None else info.num_workers)
 
     def _process(self, workers: int) -> BlockArguments:
         threads, memory = self._threads(workers), self.memory_budget // workers

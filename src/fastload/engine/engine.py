@@ -86,7 +86,6 @@ class Engine:
         blocks: the queue by which the core asks for cached row groups, or None.
         lend_bytes: batch memory that the consumers of all passes may hold.
         pipeline: the core's part of the engine.
-        close: ends the threads. Idempotent.
     """
 
     def __init__(
@@ -184,7 +183,7 @@ class Engine:
             **_options_by_number(budget) if by_number else {},
         )
         # Join the threads when the engine is deleted, or at exit, whichever comes first.
-        self.close: Callable[[], object] = weakref.finalize(self, self.pipeline.close)
+        self._end = weakref.finalize(self, self.pipeline.close)
 
     def counts(self) -> dict[str, int]:
         """Return the counters of all stages, in bytes, nanoseconds and counts."""
@@ -194,6 +193,10 @@ class Engine:
     def mine(self) -> bool:
         """True if this process made the engine; a child of fork() has to make another one."""
         return self._pid == os.getpid()
+
+    def close(self) -> None:
+        """End the threads. Idempotent."""
+        self._end()
 
     @property
     def looks_ahead(self) -> bool:

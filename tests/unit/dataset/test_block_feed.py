@@ -10,11 +10,6 @@ from fastload.engine.cache.arrow_format import UncacheableError
 
 class Engine:
     replaced = False
-    cause = None
-
-    def fall_back(self, cause):
-        self.replaced, self.cause = True, cause
-        return "files"
 
 
 class Feed:
@@ -45,8 +40,8 @@ class Feed:
 def opened(first, rest, engine, *, counts_rows=False):
     calls = []
 
-    def open_rest(of_files, handed_out):
-        calls.append((of_files, handed_out))
+    def open_rest(cause, handed_out):
+        calls.append((cause, handed_out))
         return rest
 
     return BlockFeed(first, engine, open_rest, counts_rows=counts_rows), calls
@@ -63,8 +58,8 @@ def test_the_rest_of_a_pass_comes_from_the_files():
         first.on_opened = told.append
         feed, calls = opened(first, Feed("c", "d"), engine, counts_rows=counts_rows)
         assert names(feed) == ["a", "b", "c", "d"]
-        assert calls == [("files", handed_out)]
-        assert (first.closed, told, engine.cause) == (True, [None], cause)
+        assert calls == [(cause, handed_out)]
+        assert (first.closed, told) == (True, [None])
 
 
 def test_a_prepared_pass_begins_with_the_engine_that_replaced_its_own():
@@ -73,7 +68,7 @@ def test_a_prepared_pass_begins_with_the_engine_that_replaced_its_own():
     engine.replaced = True
     feed.begin()
     assert names(feed) == ["from files"]
-    assert (first.begun, first.closed, calls) == (False, True, [("files", 0)])
+    assert (first.begun, first.closed, calls) == (False, True, [(None, 0)])
 
 
 def test_an_error_while_the_rest_is_opened_loses_no_batch():
@@ -83,7 +78,8 @@ def test_an_error_while_the_rest_is_opened_loses_no_batch():
         [OSError("late"), KeyboardInterrupt()],
     )
 
-    def open_rest(_, handed_out):
+    def open_rest(why, handed_out):
+        assert why is cause
         if errors:
             raise errors.pop(0)
         return Feed(f"from {handed_out}")
@@ -94,4 +90,3 @@ def test_an_error_while_the_rest_is_opened_loses_no_batch():
         with pytest.raises(error):
             feed.next(None)
     assert names(feed) == ["from 1"]
-    assert engine.cause is cause

@@ -16,6 +16,7 @@ from fastload.dataset.arguments import step_numbers
 from fastload.dataset.mixes.mix_feed import MixedFeed
 from fastload.dataset.mixes.mix_source import MixSource
 from fastload.dataset.passes.epoch_iterator import EpochIterator
+from fastload.dataset.passes.feed import weakly
 from fastload.dataset.resumable import Resumable
 from fastload.dataset.state import check_skipped, decode_position, encode_position, no_state
 from fastload.dataset.step_rows import step_rows
@@ -246,7 +247,7 @@ class MixedDataset(Resumable[Batch]):
                     partial(plan.shares, number),
                     start,
                     part,
-                    partial(self._prepare_next, number),
+                    weakly(self._prepare_next, number),
                 )
                 for number, source in enumerate(self._of)
             ]

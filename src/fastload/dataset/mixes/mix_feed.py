@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import torch
 
+from fastload.dataset.passes.feed import weakly
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -88,7 +90,6 @@ class MixedFeed:
 
     def close(self) -> None:
         """Abandon the batches that are left. Idempotent."""
-        # A mix whose pass is over is in no cycle of references.
         feeds, self._feeds = self._feeds, ()
         self._got = None
         for feed in feeds:
@@ -140,7 +141,7 @@ class SourceFeed:
 
     def _watched(self, feed: OpenFeed) -> OpenFeed:
         self._looked = False
-        feed.on_opened = self._look_ahead if feed.engine.looks_ahead else None
+        feed.on_opened = weakly(self._look_ahead) if feed.engine.looks_ahead else None
         return feed
 
     def _look_ahead(self, scan: core.Scan | None) -> bool:

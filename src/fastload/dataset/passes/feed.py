@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+import weakref
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fastload.engine.cache.arrow_format import UncacheableError
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from fastload.plan.position import BatchPosition
     from fastload.runtime.native import core
 
-__all__ = ["BlockFeed", "Feed", "OpenFeed", "WrappedFeed"]
+__all__ = ["BlockFeed", "Feed", "OpenFeed", "WrappedFeed", "weakly"]
 
 
 class Feed(Protocol):
@@ -51,6 +52,26 @@ class OpenFeed(Feed, Protocol):
 
     def begin(self) -> None:
         """Begin the pass, if the feed was opened to prepare the next pass."""
+
+
+def weakly(method: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
+    """Return a function that calls a method, but does not keep the method's object.
+
+    A feed calls back whoever holds the feed. With a reference to the holder, the two would be a
+    cycle: a dataset that is dropped in the middle of a pass would keep its threads and memory until
+    Python's garbage collector comes.
+
+    Args:
+        method: the method. Once its object is gone, the function returns True: no step is left.
+        arguments: the first arguments of each call.
+    """
+    kept = weakref.WeakMethod(method)
+
+    def call(*more: Any) -> Any:
+        bound = kept()
+        return True if bound is None else bound(*arguments, *more)
+
+    return call
 
 
 class WrappedFeed:
@@ -100,8 +121,9 @@ class BlockFeed(WrappedFeed):
     Args:
         feed: the feed over cached row groups.
         engine: the engine of the feed.
-        rest: opens a feed over the rest of the pass, given the engine that reads the files, and
-            the count of batches handed out so far (of rows, if `counts_rows`).
+        rest: opens a feed of the files over the rest of the pass, given the error because of which
+            a row group can't be kept (None = the pass before met it), and the count of batches
+            handed out so far (of rows, if `counts_rows`).
         counts_rows: True if the pass hands out single rows.
     """
 
@@ -109,7 +131,7 @@ class BlockFeed(WrappedFeed):
         self,
         feed: OpenFeed,
         engine: BlockEngine,
-        rest: Callable[[Engine, int], OpenFeed],
+        rest: Callable[[UncacheableError | None, int], OpenFeed],
         *,
         counts_rows: bool,
     ) -> None:
@@ -166,5 +188,5 @@ class BlockFeed(WrappedFeed):
         self._open_rest()
 
     def _open_rest(self) -> None:
-        self._feed = self._rest(self._engine.fall_back(self._cause), self._handed_out)
+        self._feed = self._rest(self._cause, self._handed_out)
         self._given_up, self._cause = False, None

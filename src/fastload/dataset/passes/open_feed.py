@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from fastload.dataset.passes.feed import OpenFeed
     from fastload.dataset.process_engine import ProcessEngine
+    from fastload.engine.cache.arrow_format import UncacheableError
     from fastload.engine.engine import Engine
     from fastload.plan.mix.source_share import SourceShare
     from fastload.plan.position import WorkerSlot
@@ -148,7 +149,12 @@ class FeedFactory:
         """Wrap a feed over cached row groups in a BlockFeed; `opened` opens the rest of a pass."""
         if not isinstance(engine, BlockEngine):
             return feed
-        return BlockFeed(feed, engine, opened, counts_rows=self.engines.yields_rows)
+
+        def rest(cause: UncacheableError | None, handed_out: int) -> OpenFeed:
+            engine.replaced = True
+            return opened(self.engines.fall_back(cause), handed_out)
+
+        return BlockFeed(feed, engine, rest, counts_rows=self.engines.yields_rows)
 
     def _scanning(self, engine: Engine, read_plan: ReadPlan, before: core.Scan | None) -> ScanFeed:
         scan = engine.start(read_plan, self.engines.batch_rows, before)

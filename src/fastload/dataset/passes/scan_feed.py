@@ -114,7 +114,7 @@ class ScanFeed:
         """Abandon the batches that are left. Idempotent."""
         self._made = self._held = None
         self._tensors = []
-        self.on_opened = None  # a dataset whose pass is over is in no cycle of references
+        self.on_opened = None  # a pass that is over prepares no other
         self._scan.close()
 
     def _lent(self) -> core.LentBatch | None:

@@ -81,7 +81,6 @@ class BlockEngine(Engine):
         allocate: allocates the memory of batches, as in `Engine`.
         home: the process to which batches are sent, as in `Engine`.
         maker: makes the missing blocks.
-        fall_back: makes the engine that replaces this engine, as the method `fall_back` says.
 
     Attributes:
         replaced: an engine that reads the files has replaced this engine, which is closed.
@@ -97,7 +96,6 @@ class BlockEngine(Engine):
         allocate: PinnedMemory | None,
         home: Destination | None,
         maker: BlockMaker,
-        fall_back: Callable[[BaseException | None], Engine],
     ) -> None:
         super().__init__(
             source,
@@ -112,24 +110,18 @@ class BlockEngine(Engine):
             blocks=maker.queue,
         )
         self.replaced = False
-        self._fall_back = fall_back
         self.steps = plan.steps
         self._maker = maker
         maker.start()
-        ends = (weakref.finalize(self, maker.close), self.close)
+        self._end_maker = weakref.finalize(self, maker.close)
         if multiprocessing.parent_process() is not None:
             # A forked worker exits without the finalizers of its interpreter.
             Finalize(self, maker.close, exitpriority=0)
-        self.close = lambda: [end() for end in ends]
 
-    def fall_back(self, cause: BaseException | None = None) -> Engine:
-        """Return the engine of this process that reads the files, which replaces this engine.
-
-        Args:
-            cause: the error because of which a block can't be kept.
-        """
-        self.replaced = True
-        return self._fall_back(cause)
+    def close(self) -> None:
+        """End the threads, those that make blocks first. Idempotent."""
+        self._end_maker()
+        super().close()
 
     def next_of(self, scan: core.Scan) -> core.LentBatch | None:
         """Return the next batch of a scan, or None at the end of the scan.

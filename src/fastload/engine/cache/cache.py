@@ -30,8 +30,6 @@ from fastload.steps.kernel_plan import extra_outputs, plan_kernels
 from fastload.steps.steps import Steps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from fastload.batch.pinned_memory import PinnedMemory
     from fastload.batch.transport import Destination
     from fastload.engine.cache.block_engine import BlockArguments
@@ -129,7 +127,6 @@ class DecodedCache:
         process: BlockArguments,
         allocate: PinnedMemory | None,
         home: Destination | None,
-        fall_back: Callable[[BaseException | None], Engine],
     ) -> BlockEngine | None:
         """Make the engine that reads blocks in this process.
 
@@ -137,8 +134,6 @@ class DecodedCache:
             process: the arguments of this process.
             allocate: allocates the memory of batches, as in `Engine`.
             home: the process to which batches are sent, as in `Engine`.
-            fall_back: makes an engine that reads the files, given the error because of which a
-                block can't be kept.
 
         Returns:
             The engine, or None if blocks can't be used.
@@ -147,7 +142,7 @@ class DecodedCache:
         if ready is None:
             return None
         plan, budget, maker = ready
-        return BlockEngine(self._source, plan, process, budget, allocate, home, maker, fall_back)
+        return BlockEngine(self._source, plan, process, budget, allocate, home, maker)
 
     def maker(self, process: BlockArguments) -> BlockMaker | None:
         """Make the block maker of this process; return None if blocks can't be used."""
