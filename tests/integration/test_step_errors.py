@@ -7,8 +7,11 @@ from pickle import PicklingError
 import pytest
 from torch.utils.data import DataLoader
 
-from fastload import CorruptFileError, per_row
+import fastload
+from fastload import Batch, CorruptFileError, FastParquetDataset, Ragged, per_row
+from fastload.dataset.mixes.mix import MixedDataset
 from fastload.plan.permutation import permutation, stream_key
+from fastload.schema.fields import Schema
 from support.damage import damage, write_groups
 from support.sample_files import ids_of, write_sample
 from support.stepped_dataset import ROWS, dataset_of
@@ -106,3 +109,30 @@ def test_torch_says_that_a_lambda_can_not_be_spawned(path):
         words = "Can't get local object" if sys.version_info >= (3, 13) else "pickle"
         with pytest.raises((AttributeError, TypeError, PicklingError), match=words):
             next(iter(loader))
+
+
+def test_an_attribute_that_a_step_misses_shows_in_the_schema(path):
+    def misspelled(block):
+        return {"id": block["id"].reshap(-1, 1)}
+
+    for step in ({"preprocess": misspelled}, {"augment": lambda batch, _: misspelled(batch)}):
+        with FastParquetDataset(path, columns=["id"], **step) as dataset:
+            with pytest.raises(AttributeError, match="has no attribute 'reshap'"):
+                dataset.schema  # noqa: B018
+            with pytest.raises(AttributeError, match="has no attribute 'reshap'"):
+                fastload.mix({"a": dataset}).schema  # noqa: B018
+            with pytest.raises(AttributeError, match="FastParquetDataset has no attribute 'shema'"):
+                dataset.shema  # noqa: B018
+
+
+def test_a_property_shows_its_own_attribute_error():
+    for kind in (Batch, Ragged, Schema, FastParquetDataset, MixedDataset):
+
+        class Extended(kind):
+            @property
+            def broken(self):
+                return None.nothing
+
+        made = Extended.__new__(Extended)
+        with pytest.raises(AttributeError, match="'NoneType' object has no attribute 'nothing'"):
+            made.broken  # noqa: B018

@@ -17,7 +17,7 @@ from fastload.batch.packed_rows import of_whole_batch, rows_of_entry, sliced_edg
 from fastload.batch.packing import pack, unpack
 from fastload.batch.ragged import Ragged, own_rows
 from fastload.batch.tensor_views import deep_copied
-from fastload.runtime.hints import nearest, no_attribute
+from fastload.runtime.hints import missing_attribute, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -189,9 +189,9 @@ class Batch(dict[str, Any]):
 
     if not TYPE_CHECKING:  # type checkers refuse unknown attributes themselves
 
-        def __getattr__(self, name: str) -> NoReturn:
+        def __getattr__(self, name: str) -> Any:
             output = f"write batch[{name!r}] for the output"
-            raise no_attribute("Batch", name, OF_BATCH, output if name in self else "")
+            return missing_attribute(self, name, OF_BATCH, output if name in self else "")
 
     def __missing__(self, name: object) -> NoReturn:
         if isinstance(name, torch.Tensor) and name.dim():

@@ -24,7 +24,7 @@ from fastload.batch.ragged_parts import (
     value_indices,
 )
 from fastload.batch.tensor_views import deep_copied
-from fastload.runtime.hints import no_attribute
+from fastload.runtime.hints import missing_attribute
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -157,10 +157,9 @@ class Ragged:
 
     if not TYPE_CHECKING:  # type checkers refuse unknown attributes themselves
 
-        def __getattr__(self, name: str) -> NoReturn:
-            raise no_attribute(
-                "Ragged", name, OF_RAGGED, NO_TENSOR if hasattr(torch.Tensor, name) else ""
-            )
+        def __getattr__(self, name: str) -> Any:
+            default = NO_TENSOR if hasattr(torch.Tensor, name) else ""
+            return missing_attribute(self, name, OF_RAGGED, default)
 
     @classmethod
     def __torch_function__(

@@ -6,7 +6,7 @@ import contextlib
 import secrets
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 from typing_extensions import TypeVar
 
@@ -57,7 +57,7 @@ from fastload.rows.values.tokens import (
     token_units,
 )
 from fastload.runtime.disk.cache import Cache, cache_of
-from fastload.runtime.hints import no_attribute, with_hints
+from fastload.runtime.hints import missing_attribute, with_hints
 from fastload.runtime.native import core
 from fastload.runtime.tracing import untraced
 from fastload.runtime.units import counted, parse_bytes
@@ -790,8 +790,8 @@ class FastParquetDataset(Resumable[_Item_co]):
 
     if not TYPE_CHECKING:  # type checkers refuse unknown attributes themselves
 
-        def __getattr__(self, name: str) -> NoReturn:
-            raise no_attribute(type(self).__name__, name, ATTRIBUTES, "")
+        def __getattr__(self, name: str) -> Any:
+            return missing_attribute(self, name, ATTRIBUTES)
 
     def __repr__(self) -> str:
         return self._description.text(self._known_schema, final=self._schema is not None)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["hinted", "hinted_function", "nearest", "no_attribute", "with_hints"]
+__all__ = ["hinted", "hinted_function", "missing_attribute", "nearest", "with_hints"]
 
 _Result = TypeVar("_Result")
 _Class = TypeVar("_Class")
@@ -79,18 +79,27 @@ def hinted_function(**hints: str) -> Callable[[_Function], _Function]:
     return decorate
 
 
-def no_attribute(owner: str, name: str, hints: Mapping[str, str], default: str) -> AttributeError:
-    """Return the error for an attribute that does not exist.
+def missing_attribute(owner: object, name: str, hints: Mapping[str, str], default: str = "") -> Any:
+    """Do the work of `__getattr__`: raise the error for an attribute that does not exist.
+
+    If a property raises an AttributeError, Python drops the error and calls `__getattr__`. Such a
+    property is asked again, so that its own error is raised.
 
     Args:
-        owner: the name of the class.
+        owner: the object.
         name: the attribute.
         hints: what to write instead of an attribute.
         default: what to write instead of any other attribute; "" = nothing.
     """
+    kind = type(owner)
+    for base in kind.__mro__:
+        if name in vars(base):
+            return vars(base)[name].__get__(owner, kind)
     # Libraries ask for private names and for special methods to learn what an object can do.
     hint = "" if name.startswith("_") else hints.get(name, default)
-    return AttributeError(f"{owner} has no attribute {name!r}" + (f": {hint}" if hint else ""))
+    raise AttributeError(
+        f"{kind.__name__} has no attribute {name!r}" + (f": {hint}" if hint else "")
+    )
 
 
 def nearest(name: object, names: Iterable[str]) -> list[str]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from fastload.runtime.hints import nearest, no_attribute
+from fastload.runtime.hints import missing_attribute, nearest
 from fastload.runtime.tables import table_html, table_text
 from fastload.runtime.units import counted
 
@@ -129,8 +129,8 @@ class Schema(Mapping[str, Field]):
 
     if not TYPE_CHECKING:  # type checkers refuse unknown attributes themselves
 
-        def __getattr__(self, name: str) -> NoReturn:
-            raise no_attribute("Schema", name, _ATTRIBUTES, "")
+        def __getattr__(self, name: str) -> Any:
+            return missing_attribute(self, name, _ATTRIBUTES)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._fields)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from numbers import Real
 from textwrap import indent
-from typing import TYPE_CHECKING, Any, NoReturn, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from fastload.plan.options import expect_at_least
 from fastload.plan.position import Position
 from fastload.plan.rank_split import skipped_steps
 from fastload.plan.units.canonical import check_ranks
-from fastload.runtime.hints import hinted_function, no_attribute
+from fastload.runtime.hints import hinted_function, missing_attribute
 from fastload.runtime.tracing import untraced
 from fastload.runtime.units import counted
 
@@ -269,8 +269,8 @@ class MixedDataset(Resumable[Batch]):
 
     if not TYPE_CHECKING:  # type checkers refuse unknown attributes themselves
 
-        def __getattr__(self, name: str) -> NoReturn:
-            raise no_attribute(type(self).__name__, name, _ATTRIBUTES, "")
+        def __getattr__(self, name: str) -> Any:
+            return missing_attribute(self, name, _ATTRIBUTES)
 
     def __repr__(self) -> str:
         sources = [indent(f"{source.name!r}: {source.dataset!r}", "  ") for source in self._of]
