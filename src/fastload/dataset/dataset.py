@@ -172,7 +172,8 @@ class FastParquetDataset(Resumable[_Item_co]):
             single rows, pass `drop_last` to DataLoader instead.
         rank: Number of this process among the processes that share an epoch.
             None takes the rank from torch.distributed, or else from RANK and WORLD_SIZE, or else
-            rank 0 of 1. The rank is resolved when it is first needed, and then kept.
+            from the variables of MPI's launchers (mpirun), or else rank 0 of 1. The rank is
+            resolved when it is first needed, and then kept.
         world_size: Number of processes that share an epoch; given together with `rank`.
         uneven: What to do if ranks have different numbers of rows: to evaluate, "pad" or "keep".
             The default repeats rows on the short ranks, and a metric would count them twice.
@@ -211,8 +212,9 @@ class FastParquetDataset(Resumable[_Item_co]):
             why, and rows are read and computed on every pass.
         threads: Number of threads of the core; None chooses it, 0 starts no thread.
             None divides the cores that this process may use among the ranks of this machine
-            (LOCAL_WORLD_SIZE) and the DataLoader's workers. With 0, the thread that asks for a
-            batch does all work. With shuffle, `memory_budget` may have room for fewer threads.
+            (LOCAL_WORLD_SIZE, or MPI's variable) and the DataLoader's workers. With 0, the thread
+            that asks for a batch does all work. With shuffle, `memory_budget` may have room for
+            fewer threads.
         memory_budget: Memory of this rank for windows, reads, batches, and pages kept for later
             epochs. A number of bytes, or a size such as "4GB". The DataLoader's workers divide the
             budget among themselves. From the first epoch on, decompressed pages, or the rows that

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch.distributed
+
+from fastload.runtime.user_warnings import warn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,6 +39,15 @@ _SHARED = frozenset(
     }
 )
 # fmt: on
+
+
+# The variables in which the launchers of MPI say the rank and the world size: Open MPI, MVAPICH2,
+# and the process manager of MPICH and Intel MPI.
+_MPI = (
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +98,11 @@ class Rank:
 def resolve_rank(
     rank: int | None, world_size: int | None, environment: Mapping[str, str] = os.environ
 ) -> Rank:
-    """Return the rank from the first of four origins that has one.
+    """Return the rank from the first of five origins that has one.
 
     The origins are the arguments, torch.distributed, the environment variables RANK and WORLD_SIZE,
-    and the default, rank 0 of 1.
+    those of MPI's launchers, and the default, rank 0 of 1. The default warns in a task of a Slurm
+    step of several tasks: they may be ranks of one run, or a run each.
 
     Args:
         rank: number of this process, or None.
@@ -160,21 +173,48 @@ def _from_torch() -> Rank | None:
 
 def _from_environment(environment: Mapping[str, str]) -> Rank:
     world = environment.get("WORLD_SIZE")
-    if world is None:
-        return Rank(0, 1, "default")
-    rank = environment.get("RANK")
-    if rank is None:
+    if world is not None:
+        if "RANK" in environment:
+            return _from_variables(environment, "RANK", "WORLD_SIZE")
         raise ValueError(
             f"Expected RANK beside WORLD_SIZE={world} in the environment, got none: set both, "
             "pass rank= and world_size=, or start the program with torchrun"
         )
+    task, tasks = environment.get("SLURM_PROCID"), environment.get("SLURM_STEP_NUM_TASKS", "1")
+    in_step = task is not None and tasks != "1"
+    for rank_name, world_name in _MPI:
+        if rank_name not in environment or world_name not in environment:
+            continue
+        # A cluster's srun may set PMI's variables for programs that know nothing of MPI.
+        if in_step and rank_name == "PMI_RANK" and "MPI_LOCALNRANKS" not in environment:
+            continue
+        return _from_variables(environment, rank_name, world_name)
+    if in_step:
+        warn_of_slurm(f"{task} of {tasks}")
+    return Rank(0, 1, "default")
+
+
+def _from_variables(environment: Mapping[str, str], rank_name: str, world_name: str) -> Rank:
+    rank, world = environment[rank_name], environment[world_name]
     try:
-        return Rank(int(rank), int(world), "RANK and WORLD_SIZE")
+        return Rank(int(rank), int(world), f"{rank_name} and {world_name}")
     except ValueError as error:
         raise ValueError(
-            f"Expected integers 0 <= RANK < WORLD_SIZE in the environment, got RANK={rank} and "
-            f"WORLD_SIZE={world}"
+            f"Expected integers 0 <= {rank_name} < {world_name} in the environment, got "
+            f"{rank_name}={rank} and {world_name}={world}"
         ) from error
+
+
+@functools.cache
+def warn_of_slurm(task: str) -> None:
+    """Warn, once in a process, that every task of this process's Slurm step reads all rows."""
+    warn(
+        f"This process is task {task} of a Slurm step, and reads all rows, as rank 0 of 1: so does "
+        "each task. To divide the rows, set up torch.distributed before the dataset is used, or "
+        'pass rank=int(os.environ["SLURM_PROCID"]) and '
+        'world_size=int(os.environ["SLURM_STEP_NUM_TASKS"]). If each task is a run of its own, '
+        "pass rank=0, world_size=1"
+    )
 
 
 def _data_dimensions(mesh: DeviceMesh, given: str | Sequence[str] | None) -> list[int]:

@@ -17,6 +17,15 @@ if TYPE_CHECKING:
 
 __all__ = ["RankCores", "available_cores"]
 
+# The variables in which launchers say how many ranks they have started on this machine: torchrun
+# and Ray Train, then those of MPI: Open MPI, MVAPICH2, MPICH and Intel MPI.
+_LOCAL_SIZES = (
+    "LOCAL_WORLD_SIZE",
+    "OMPI_COMM_WORLD_LOCAL_SIZE",
+    "MV2_COMM_WORLD_LOCAL_SIZE",
+    "MPI_LOCALNRANKS",
+)
+
 
 class RankCores:
     """The CPU cores of a rank, shared by the rank's process and its workers.
@@ -42,20 +51,20 @@ def rank_cores(environment: Mapping[str, str] = os.environ) -> int:
     """Return the number of cores for this process as a rank, at least 1.
 
     LOCAL_WORLD_SIZE is the number of ranks that the launcher has started on this machine (torchrun
-    and Ray Train set it). These ranks share the launcher's cores. A rank that is bound to fewer
-    cores than its share uses only the cores that it is bound to.
+    and Ray Train set it; those of MPI have names of their own). These ranks share the launcher's
+    cores. A rank that is bound to fewer cores than its share uses only the cores that it is bound
+    to.
 
     Args:
-        environment: variables to look up LOCAL_WORLD_SIZE in.
+        environment: the environment variables.
 
     Raises:
-        ValueError: LOCAL_WORLD_SIZE is not a positive integer.
+        ValueError: LOCAL_WORLD_SIZE, or MPI's variable, is not a positive integer.
     """
-    ranks = environment.get("LOCAL_WORLD_SIZE", "1")
+    name = next(filter(environment.__contains__, _LOCAL_SIZES), "")
+    ranks = environment[name] if name else "1"
     if not ranks.isdecimal() or not int(ranks):
-        raise ValueError(
-            f"Expected LOCAL_WORLD_SIZE in the environment as a positive integer, got {ranks!r}"
-        )
+        raise ValueError(f"Expected {name} in the environment as a positive integer, got {ranks!r}")
     own = available_cores()
     if int(ranks) == 1:
         return own

@@ -1,5 +1,7 @@
 """Where rank and world size come from."""
 
+import warnings
+
 import pytest
 
 from fastload.dataset import ranks
@@ -36,7 +38,62 @@ def test_environment():
     assert (rank.rank, rank.world) == (8, 9)
 
 
-@pytest.mark.parametrize("environment", [{}, {"RANK": "3"}])
+OPEN_MPI = {"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4"}
+MPI = {
+    "Open MPI": OPEN_MPI,
+    "MVAPICH2": {"MV2_COMM_WORLD_RANK": "3", "MV2_COMM_WORLD_SIZE": "4"},
+    "MPICH and Intel MPI": {"PMI_RANK": "3", "PMI_SIZE": "4"},
+    "mpiexec of MPICH, which starts one task a node by srun": {
+        "PMI_RANK": "3",
+        "PMI_SIZE": "4",
+        "MPI_LOCALNRANKS": "2",
+        "SLURM_PROCID": "1",
+        "SLURM_STEP_NUM_TASKS": "2",
+    },
+}
+
+
+@pytest.mark.parametrize("launcher", MPI)
+def test_ranks_of_mpi(launcher):
+    rank = resolve_rank(None, None, MPI[launcher])
+    assert (rank.rank, rank.world) == (3, 4)
+
+
+def test_mpi_comes_last(distributed):
+    rank = resolve_rank(None, None, {"RANK": "8", "WORLD_SIZE": "9", **OPEN_MPI})
+    assert (rank.rank, rank.world) == (8, 9)
+    distributed(1, 2)
+    assert resolve_rank(None, None, OPEN_MPI).world == 2
+    assert resolve_rank(0, 1, OPEN_MPI).world == 1
+
+
+def test_mpi_of_no_use():
+    for number in ("4", "-1", "x"):
+        with pytest.raises(ValueError, match=f"got OMPI_COMM_WORLD_RANK={number} and OMPI_COMM"):
+            resolve_rank(None, None, {**OPEN_MPI, "OMPI_COMM_WORLD_RANK": number})
+
+
+@pytest.mark.parametrize("pmi", [{}, {"PMI_RANK": "3", "PMI_SIZE": "8"}])
+def test_tasks_of_a_slurm_step(distributed, pmi):
+    ranks.warn_of_slurm.cache_clear()
+    step = {"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "8", **pmi}
+    with pytest.warns(UserWarning, match=r"^This process is task 3 of 8 of a Slurm step.*rank=int"):
+        rank = resolve_rank(None, None, step)
+    assert (rank.rank, rank.world) == (0, 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        resolve_rank(None, None, step)  # once
+        ranks.warn_of_slurm.cache_clear()
+        resolve_rank(0, 1, step)
+        resolve_rank(None, None, {**step, "RANK": "3", "WORLD_SIZE": "8"})
+        resolve_rank(None, None, {**step, "SLURM_STEP_NUM_TASKS": "1"})
+        # The script that sbatch runs is one process.
+        resolve_rank(None, None, {"SLURM_PROCID": "0", "SLURM_NTASKS": "8"})
+        distributed(0, 1)
+        resolve_rank(None, None, step)
+
+
+@pytest.mark.parametrize("environment", [{}, {"RANK": "3"}, {"OMPI_COMM_WORLD_RANK": "3"}])
 def test_alone(environment):
     rank = resolve_rank(None, None, environment)
     assert (rank.rank, rank.world) == (0, 1)

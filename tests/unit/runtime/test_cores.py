@@ -17,7 +17,8 @@ def machine(monkeypatch):
         monkeypatch.setattr(cores, "launcher_cores", lambda: launcher or own)
         monkeypatch.setattr(cores, "_cgroup_quota", lambda: quota)
 
-    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    for name in ("LOCAL_WORLD_SIZE", *LOCAL_SIZES):
+        monkeypatch.delenv(name, raising=False)
     return be
 
 
@@ -45,11 +46,22 @@ def test_ranks_of_a_machine_share_its_cores(machine, own, launcher, quota, ranks
     assert rank_cores({} if ranks is None else {"LOCAL_WORLD_SIZE": ranks}) == share
 
 
+LOCAL_SIZES = ["OMPI_COMM_WORLD_LOCAL_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"]
+
+
+@pytest.mark.parametrize("name", LOCAL_SIZES)
+def test_ranks_that_mpi_started(machine, name):
+    machine(208)
+    assert rank_cores({name: "8"}) == 26
+    assert rank_cores({name: "1", "LOCAL_WORLD_SIZE": "4"}) == 52  # torchrun, one on each node
+
+
 @pytest.mark.parametrize("ranks", ["", "0", "-1", "two", "1.5"])
 def test_no_number_of_ranks(machine, ranks):
     machine(8)
-    with pytest.raises(ValueError, match="LOCAL_WORLD_SIZE"):
-        rank_cores({"LOCAL_WORLD_SIZE": ranks})
+    for name in ("LOCAL_WORLD_SIZE", *LOCAL_SIZES):
+        with pytest.raises(ValueError, match=name):
+            rank_cores({name: ranks})
 
 
 def test_workers_share_what_their_rank_has(machine, monkeypatch):
