@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
+import fastload
 from fastload import FastParquetDataset
 from support.sample_files import ids_of, write_sample
 
@@ -263,3 +264,27 @@ def order_of_workers(number):
 def test_set_epoch_in_worker_init(dataset, epochs):
     loader = loader_of(dataset, worker_init_fn=order_of_workers)
     assert [epochs.whole(loader) for _ in range(2)] == [6, 6]
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("mixed", [False, True])
+@pytest.mark.parametrize("context", QUICK_STARTS)
+def test_load_ends_a_pass_of_workers(path, context, mixed, persistent):
+    with dataset_of(path) as dataset:
+        read = fastload.mix({"a": dataset}, stop="all") if mixed else dataset
+        loader = loader_of(read, context, persistent_workers=persistent)
+        whole = list(loader)
+        state, rest = read.state_dict(after=whole[7]), ids_of(whole[8:])
+        for taken in (0, 5):
+            running = iter(loader)
+            list(islice(running, taken))
+            read.load_state_dict(state)
+            # A batch of the other worker may have arrived before.
+            ended = rf"^load_state_dict\(\) ended this pass after [{taken}-9] batches: call iter"
+            for _ in range(2):
+                with pytest.raises(RuntimeError, match=ended):
+                    list(running)
+            del running
+            assert ids_of(loader) == rest
+        read.set_epoch(0)
+        assert ids_of(loader) == ids_of(whole)

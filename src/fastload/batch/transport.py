@@ -11,11 +11,13 @@ from __future__ import annotations
 import os
 import pickle
 import threading
+import weakref
 from functools import partial
 from multiprocessing.reduction import DupFd, ForkingPickler
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
 import torch
+from torch._utils import ExceptionWrapper
 
 from fastload.batch.assembler import Assembler, Output
 from fastload.batch.batch import Batch
@@ -29,7 +31,9 @@ from fastload.runtime.user_warnings import warn
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Destination", "Sender", "is_living", "memory_of_workers"]
+    from fastload.plan.position import BatchPosition
+
+__all__ = ["Destination", "EndedPasses", "Sender", "is_living", "memory_of_workers"]
 
 
 class Destination(NamedTuple):
@@ -42,6 +46,59 @@ class Destination(NamedTuple):
 
     dataset: str
     warning: str
+
+
+class EndedPasses:
+    """The passes of workers that were ended here, as long as this object lives.
+
+    A batch of such a pass that arrives here raises an error when DataLoader hands it out.
+
+    Args:
+        cell: id of the EpochCell that the passes belong to.
+        newest: number of the first order whose passes go on.
+        cause: the subject of the sentence "... ended this pass".
+        advice: what the caller can write instead.
+    """
+
+    def __init__(self, cell: str, newest: int, cause: str, advice: str) -> None:
+        self._newest = newest
+        self._cause = cause
+        self._advice = advice
+        self._delivered: dict[int, int] = {}  # by order: batches of the pass before the first here
+        _ended[cell] = self
+
+    def refused(self, position: BatchPosition) -> RefusedBatch | None:
+        """Return what takes the place of an arriving batch; None if its pass goes on."""
+        order = position.follows
+        if order >= self._newest:
+            return None
+        before = position.delivered - 1
+        self._delivered[order] = min(before, self._delivered.get(order, before))
+        return RefusedBatch(lambda: self._error(order))
+
+    def _error(self, order: int) -> RuntimeError:
+        delivered = self._delivered[order]
+        return RuntimeError(
+            f"{self._cause} ended this pass after {delivered} batches: {self._advice}"
+        )
+
+
+class RefusedBatch(ExceptionWrapper):
+    """What DataLoader gets in place of a batch, and raises when the turn of the batch comes.
+
+    Args:
+        error: returns the error.
+    """
+
+    def __init__(self, error: Callable[[], RuntimeError]) -> None:
+        self._error = error
+
+    def reraise(self) -> NoReturn:
+        """Raise the error."""
+        raise self._error()
+
+
+_ended: weakref.WeakValueDictionary[str, EndedPasses] = weakref.WeakValueDictionary()
 
 
 class Sender:
@@ -182,8 +239,15 @@ def _pickled(value: object) -> bytes:
     return bytes(ForkingPickler.dumps(value))
 
 
-def _load_pickled(load: Callable[..., Batch], arguments: bytes) -> Batch:
-    return load(*pickle.loads(arguments))  # noqa: S301 - a worker's
+def _load_pickled(load: Callable[..., Batch], arguments: bytes) -> Batch | RefusedBatch:
+    return _arrived(load(*pickle.loads(arguments)))  # noqa: S301 - a worker's
+
+
+def _arrived(batch: Batch) -> Batch | RefusedBatch:
+    """Return a batch that has arrived from a worker, or what DataLoader raises in its place."""
+    position = batch._position  # noqa: SLF001
+    ended = _ended.get(getattr(position, "cell", ""))
+    return (ended and ended.refused(cast("BatchPosition", position))) or batch
 
 
 def _raise(error: Exception) -> NoReturn:
@@ -253,7 +317,9 @@ def is_living(receiver: core.BatchReceiver) -> bool:
         return any(known.receiver is receiver for known in _known.values())
 
 
-def _receive(address: tuple[int, bytes, Any], descriptor: Any, position: object) -> Batch:
+def _receive(
+    address: tuple[int, bytes, Any], descriptor: Any, position: object
+) -> Batch | RefusedBatch:
     pid, key, introduction = address
     with _lock:
         known = _known.get(key)
@@ -261,7 +327,7 @@ def _receive(address: tuple[int, bytes, Any], descriptor: Any, position: object)
             _forget_ended_processes()
             known = _known[key] = _open_memory(pid, introduction)
             call_at_end_of(pid, partial(_forget, key))
-    return known.batch(_BatchDescriptor(*descriptor), position)
+    return _arrived(known.batch(_BatchDescriptor(*descriptor), position))
 
 
 def _forget(key: bytes) -> None:

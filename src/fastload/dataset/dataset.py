@@ -694,8 +694,10 @@ class FastParquetDataset(Resumable[_Item_co]):
             feed.on_opened = weakly(self._prepare_next) if engine.looks_ahead else None
             if engine.looks_ahead:
                 self._units.foresee(self._next_position)
-            count = self._epochs.count
-            begun = self._pass = EpochIterator(feed, start, part, skipped, count, of=self._digest)
+            cell = self._epochs
+            begun = self._pass = EpochIterator(
+                feed, start, part, skipped, cell.count, of=self._digest, order=cell.order
+            )
         items = begun.rows() if self._yields_rows else begun
         return cast("Iterator[_Item_co]", items)
 

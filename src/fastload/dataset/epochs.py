@@ -53,6 +53,10 @@ then. Weights that are set once a process was started are also written to shared
 digest, before the record names them. A worker copies them when it plans an epoch that has them.
 They stay there as long as a pass or an order may need them (`weights_in_use`).
 
+*Which batches.* `load_state_dict` ends the running pass, also one of workers. Their batches carry
+the number of the order that their pass follows, and the process that has given a newer order by
+`load_state_dict` refuses them when they arrive (`end_passes`).
+
 A process that is not a worker, such as a rank started with the dataset as an argument, continues
 independently from the position that was next when the process was started.
 """
@@ -60,6 +64,7 @@ independently from the position that was next when the process was started.
 from __future__ import annotations
 
 import os
+import secrets
 import threading
 import weakref
 from collections import Counter
@@ -69,6 +74,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import get_worker_info
 
+from fastload.batch.transport import EndedPasses
 from fastload.plan.position import Leg, Position
 from fastload.runtime.shared_record import SharedArrays, SharedRecord
 
@@ -111,6 +117,7 @@ class EpochCell:
     """
 
     _arrays: SharedArrays | None
+    _ended: EndedPasses | None
 
     def __init__(self, position: Position) -> None:
         first = {"0": PassStart(position)}
@@ -129,6 +136,20 @@ class EpochCell:
             return newest
 
         self._born["newest"] = self._record.change(add)
+
+    def end_passes(self, cause: str, advice: str) -> None:
+        """Refuse the batches that arrive here from passes of workers that began before an order.
+
+        Args:
+            cause: as for `EpochIterator.end`.
+            advice: as for `EpochIterator.end`.
+        """
+        self._ended = EndedPasses(self._born["cell"], self._born["newest"], cause, advice)
+
+    @property
+    def order(self) -> tuple[str, int]:
+        """The id of this cell and the order that the pass of this worker follows; else ("", 0)."""
+        return (self._born["cell"], int(self._follows)) if self._begun else ("", 0)
 
     def weigh(
         self, weights: str, values: NDArray[np.floating], in_use: Collection[str] = ()
@@ -274,7 +295,7 @@ class EpochCell:
     def _become_owner(self, document: dict[str, Any]) -> None:
         # This cell counts the starts of processes anew, so its passes have the names that passes of
         # another cell had.
-        document = {**document, "passes": {}, "begun": ""}
+        document = {**document, "passes": {}, "begun": "", "cell": secrets.token_hex(8)}
         record = SharedRecord.of(document, _encoded, private=True)
         # Shared memory for weights must exist before a worker starts.
         arrays = SharedArrays() if document["weights"] else None
@@ -288,6 +309,7 @@ class EpochCell:
         self._arrays = arrays
         self._born = born  # values at the birth of this process
         self.beginning = threading.RLock()
+        self._ended = None
         self._passes = 0
         self._follows = ""  # the number of the order that the latest pass of this process follows
         self._begun = ""  # the name of that pass

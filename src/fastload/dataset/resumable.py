@@ -270,6 +270,7 @@ class Resumable(IterableDataset[_Item_co]):
         # set_epoch: the epoch of a state that leaves no batch is then over, as if set_epoch came
         # after the load.
         self._give(PassStart(position, stays=position.epoch == self._epoch_set))
+        self._epochs.end_passes(*_LOADED)
 
     def rows_of(
         self, step: int | range, rank: int | None = None, *, num_workers: int | None = None

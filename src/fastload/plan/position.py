@@ -317,6 +317,8 @@ class BatchPosition(NamedTuple):
             that `skip_steps` has left out until the next batch.
         source: name of the source of a mix that the batch comes from; else None.
         of: digest of the files and the order of the dataset; "" = not known.
+        cell: id of the EpochCell that a worker's pass belongs to; "" = the pass is of this process.
+        follows: number of the order of this cell that the pass follows.
     """
 
     start: Position
@@ -324,6 +326,8 @@ class BatchPosition(NamedTuple):
     delivered: int
     source: str | None = None
     of: str = ""
+    cell: str = ""
+    follows: int = 0
 
     @property
     def position(self) -> Position:
@@ -340,7 +344,8 @@ class BatchPosition(NamedTuple):
         weights = (at.weights,) if at.weights else ()
         start = (at.seed, at.epoch, legs, at.taken, at.seeds, *weights)
         part = (self.part.world, self.part.workers, self.part.worker, self.part.rank)
-        return batch_position_of, (start, part, self.delivered, self.source, self.of)
+        rest = (self.delivered, self.source, self.of, self.cell, self.follows)
+        return batch_position_of, (start, part, *rest)
 
     def of_source(self, name: str) -> BatchPosition:
         """Return the same position, for a batch of the source `name`."""
@@ -352,14 +357,13 @@ def batch_position_of(
     part: tuple[int, ...],
     delivered: int,
     source: str | None,
-    of: str = "",
+    *rest: Any,
 ) -> BatchPosition:
     """Build a BatchPosition from the plain values that `BatchPosition.__reduce__` pickles.
 
-    Batches that earlier versions have saved hold no `of`, and no rank in `part`.
+    Batches that earlier versions have saved hold less in `rest`, and no rank in `part`.
     """
-    seed, epoch, legs, *rest = start
+    seed, epoch, legs, *more = start
     progress = tuple(Leg(*leg) for leg in legs)
-    return BatchPosition(
-        Position(seed, epoch, progress, *rest), WorkerSlot(*part), delivered, source, of
-    )
+    position = Position(seed, epoch, progress, *more)
+    return BatchPosition(position, WorkerSlot(*part), delivered, source, *rest)

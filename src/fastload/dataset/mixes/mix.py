@@ -254,8 +254,10 @@ class MixedDataset(Resumable[Batch]):
             for number, source in enumerate(self._of):
                 source.foresee(self._next_position, number)
             feed = MixedFeed(plan.order.tolist(), feeds, self._of)
-            count = self._epochs.count
-            begun = self._pass = EpochIterator(feed, start, part, skipped, count, of=self._digest)
+            cell = self._epochs
+            begun = self._pass = EpochIterator(
+                feed, start, part, skipped, cell.count, of=self._digest, order=cell.order
+            )
         return begun
 
     def close(self) -> None:

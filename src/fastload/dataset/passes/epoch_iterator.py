@@ -38,6 +38,7 @@ class EpochIterator:
             None = no step.
         count: says with `counts` whether the pass takes an epoch, as `EpochCell.count` does.
         of: digest of the files and the order of the dataset, which its batches carry.
+        order: as `EpochCell.order`, which the batches carry too.
 
     Attributes:
         start: the position where the pass begins.
@@ -56,9 +57,11 @@ class EpochIterator:
         count: Callable[..., None],
         *,
         of: str,
+        order: tuple[str, int],
     ) -> None:
         self.start = start
         self._of = of
+        self._order = order
         self._skipped = skipped
         self._count = count
         self._counts = True  # the pass takes an epoch
@@ -185,7 +188,7 @@ class EpochIterator:
         delivered = self._delivered_before + taken * self.part.workers if taken else 0
         if self._skipped is not None and taken:
             delivered = steps_over(self._skipped, delivered)
-        return BatchPosition(self.start, self.part, delivered, of=self._of)
+        return BatchPosition(self.start, self.part, delivered, None, self._of, *self._order)
 
 
 class RowIterator:
