@@ -290,3 +290,16 @@ def test_closed_dataset(dataset, orders):
 def test_bad_epoch(dataset, epoch, error):
     with pytest.raises(error, match="Expected an epoch"):
         dataset.set_epoch(epoch)
+
+
+@pytest.mark.parametrize("loading", [{}, {"num_workers": 2, "persistent_workers": True}])
+def test_an_epoch_longer_than_one_before_is_no_fault(path, loading):
+    with dataset_of(path, batch_size=10, weights="price") as dataset:
+        loader, steps = DataLoader(dataset, batch_size=None, **loading), []
+        for epoch in range(12):
+            dataset.set_epoch(epoch)
+            steps.append(len(dataset))
+        dataset.set_epoch(steps.index(min(steps)))
+        assert len(loader) == min(steps) < max(steps)
+        dataset.set_epoch(steps.index(max(steps)))
+        assert sum(1 for _ in loader) == max(steps)  # torch does not warn of a wrong len()

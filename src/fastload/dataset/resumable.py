@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import sys
+import warnings
 from abc import abstractmethod
 from contextlib import contextmanager
 from functools import cached_property
@@ -60,6 +62,11 @@ _ROW_POSITION = (
     "single rows have no position: call state_dict() without `after`, or with worker processes "
     "that of torchdata's StatefulDataLoader, or give the dataset a batch_size"
 )
+# A DataLoader keeps the len() that it was last asked for, and takes a dataset whose later epoch has
+# more batches for one that its workers deliver several times. The filter that ignores its warning,
+# as an entry of `warnings.filters`.
+_TORCH_WARNING = r"Length of IterableDataset (FastParquetDataset|MixedDataset)\b"
+_TORCH_FILTER = ("ignore", re.compile(_TORCH_WARNING, re.IGNORECASE), UserWarning, None, 0)
 
 
 class Resumable(IterableDataset[_Item_co]):
@@ -135,8 +142,11 @@ class Resumable(IterableDataset[_Item_co]):
         """Return the number of batches of this rank in an epoch, delivered and remaining.
 
         A dataset that yields single rows counts rows. The epoch is that of the running pass, or of
-        the next pass if no pass is running.
+        the next pass if no pass is running. With `weights`, with a `TokenBudget` and shuffle, and
+        with `pack` over several windows, epochs differ a little in their number of batches.
         """
+        if _TORCH_FILTER not in warnings.filters:  # else all warnings would be shown once more
+            warnings.filterwarnings("ignore", _TORCH_WARNING, UserWarning)
         return self._length_at(self._epoch_position())
 
     def _length_at(self, position: Position) -> int:
