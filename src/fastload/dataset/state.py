@@ -257,17 +257,12 @@ def check_identity(
         saved = order.get(name, _DEFAULTS.get(name))
         if saved is None and name in _ADDED:
             continue
-        if _exact(name, saved) != _exact(name, value):
+        if saved != value:
             advice = "" if saved is None else _ADVICE.get(name, "").format(saved)
             raise ValueError(
                 f"Expected {name}={saved!r}, as when the state was saved, got "
                 f"{name}={value!r}: a state cannot continue in another order{advice}"
             )
-
-
-def _exact(name: str, value: Any) -> Any:
-    """Return a value of the order, or the digest that ends filters: earlier states show more."""
-    return value.rpartition("#")[2] if name == "filters" and isinstance(value, str) else value
 
 
 def _short(commits: str) -> str:

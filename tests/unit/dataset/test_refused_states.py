@@ -113,16 +113,12 @@ def test_states_of_units_in_another_order_are_refused(tmp_path):
         assert "units" not in dataset.state_dict()["order"]
 
 
-def test_states_that_show_more_of_their_filters_are_loaded(tmp_path):
+def test_a_state_with_many_values_in_its_filters_is_short(tmp_path):
     path = write_sample(tmp_path / "sample.parquet", 100)
     filters = [("id", "in", list(range(1000)))]
     with FastParquetDataset(path, filters=filters, split=("id", 0, 0.5)) as dataset:
         state = dataset.state_dict()
-        assert len(json.dumps(state)) < 512
-        order = state["order"]
-        order["filters"] = "x" * 200 + "... " + order["filters"][-17:]
-        order |= {"uneven": "wrap", "drop_last": False}
-        dataset.load_state_dict(state)
-        order["filters"] = order["filters"][:-1] + "x"
+        assert len(json.dumps(state)) < 600
+        state["order"]["filters"] = state["order"]["filters"][:-1] + "x"
         with pytest.raises(ValueError, match="Expected filters="):
             dataset.load_state_dict(state)
