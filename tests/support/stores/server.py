@@ -12,7 +12,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -66,12 +66,21 @@ class Fault:
         kind: a status to send instead of the answer. "reset": the connection is reset. "stall":
             no further byte comes. "drip": bytes come one by one. "short": the connection ends in
             good order. "long": more bytes than requested come. "flip": the last byte is wrong.
+            "zeros": all bytes are 0. "shift": the range begins some bytes earlier, as the head
+            says. "page": another body with the status 200, as proxies send it. "unconditional":
+            the server ignores which version the request asks for.
         after: bytes of the body after which "reset", "stall", "drip" and "short" begin; None =
             before the head.
         headers: headers to add to the answer.
     """
 
-    kind: int | Literal["reset", "stall", "drip", "short", "long", "flip"]
+    kind: (
+        int
+        | Literal[
+            "reset", "stall", "drip", "short", "long", "flip", "zeros", "shift", "page",
+            "unconditional",
+        ]
+    )  # fmt: skip
     after: int | None = None
     headers: dict[str, str] = field(default_factory=dict)
 
@@ -200,16 +209,21 @@ class HttpServer:
         if self.latency_s:
             time.sleep(self.latency_s)
         fault = self.fault(request)
-        response = self.respond(request)
+        if fault is not None and fault.kind in _OF_REQUESTS:
+            response, fault = self.respond(_misread(request, fault.kind)), None
+        else:
+            response = self.respond(request)
         request.answered = time.monotonic()
+        if fault is not None and fault.kind == "page":
+            response, fault = Response(200, b"<html>log in, please</html>"), None
         if fault is not None and isinstance(fault.kind, int):
             response, fault = Response(fault.kind, b"the store says no", fault.headers), None
         request.status = response.status
         body = memoryview(response.body)
         if fault is not None and fault.kind == "long":
             body = memoryview(bytes(body) + b"more")
-        if fault is not None and fault.kind == "flip":
-            body, fault = _flipped(body), None
+        if fault is not None and fault.kind in _BODIES:
+            body, fault = memoryview(_BODIES[fault.kind](body)), None
         stop = len(body) if fault is None or fault.after is None else fault.after
         if fault is None or fault.after is not None or fault.kind == "long":
             connection.sendall(_head(response, len(body)))
@@ -258,10 +272,29 @@ def most_in_flight(requests: Collection[Request]) -> int:
     return max(sum(r.came <= now.came < r.answered for r in requests) for now in requests)
 
 
-def _flipped(body: memoryview) -> memoryview:
-    other = bytearray(body)
-    other[-1] ^= 0xFF
-    return memoryview(other)
+def _flipped(body: memoryview) -> bytes:
+    return bytes(body[:-1]) + bytes([body[-1] ^ 0xFF])
+
+
+_BODIES: dict[object, Callable[[memoryview], bytes]] = {
+    "flip": _flipped,
+    "zeros": lambda body: bytes(len(body)),
+}
+_OF_REQUESTS = ("shift", "unconditional")
+_MOST_SHIFT_BYTES = 8
+
+
+def _misread(request: Request, kind: object) -> Request:
+    """Return a request as a server understands it that shifts ranges, or ignores conditions."""
+    headers, query = dict(request.headers), dict(request.query)
+    if kind == "unconditional":
+        headers.pop("if-match", None)
+        query = {k: v for k, v in query.items() if k not in ("generation", "ifGenerationMatch")}
+    elif request.range is not None:
+        first, last = map(int, request.range.removeprefix("bytes=").split("-"))
+        shift = min(first, _MOST_SHIFT_BYTES)
+        headers["range"] = f"bytes={first - shift}-{last - shift}"
+    return replace(request, headers=headers, query=query)
 
 
 def _read(reader) -> Request | None:

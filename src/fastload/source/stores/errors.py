@@ -23,6 +23,7 @@ __all__ = [
     "NO_RANGES",
     "check_length",
     "check_range",
+    "check_size",
     "describe",
     "is_changed",
     "is_overload",
@@ -35,7 +36,7 @@ __all__ = [
 ]
 
 NO_RANGES = "Expected a store that answers with ranges, got the whole file"
-_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/")
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 _STATUS = re.compile(r"status code:? (\d{3})\b")
 # The query of a URL may hold a signature, and the text before a host may hold a password.
 _QUERY = re.compile(r"\?[^\s\"'>]*")
@@ -114,11 +115,26 @@ def check_length(data: Buffer, file: StoredFile, start: int, stop: int) -> None:
     raise WrongLengthError(f"{got} bytes")
 
 
-def check_range(header: str | None, start: int, stop: int) -> None:
-    """Raise WrongLengthError if a header Content-Range names another range than [start, stop)."""
+def check_range(header: str | None, file: StoredFile, start: int, stop: int) -> None:
+    """Check that a header Content-Range, if there is one, names the range [start, stop) of a file.
+
+    Raises:
+        FileNotFoundError: the file has another size than was listed.
+        WrongLengthError: the header names another range.
+    """
     found = _CONTENT_RANGE.match(header or "")
-    if found and (int(found[1]), int(found[2])) != (start, stop - 1):
+    if found is None:
+        return
+    if (int(found[1]), int(found[2])) != (start, stop - 1):
         raise WrongLengthError(f"bytes {found[1]} to {found[2]}")
+    if found[3] != "*":
+        check_size(int(found[3]), file)
+
+
+def check_size(size: int, file: StoredFile) -> None:
+    """Raise FileNotFoundError unless the size in an answer is that of the listed file."""
+    if size != file.size:
+        raise FileNotFoundError(f"a file of {size} bytes in place of {file.size}")
 
 
 def status_of(error: BaseException) -> int | None:

@@ -22,7 +22,7 @@ from fastload.errors import StorageError
 from fastload.source.files import StoredFile
 from fastload.source.stores.errors import NO_RANGES, check_range, status_of, without_secrets
 from fastload.source.stores.fsspec_urls import is_one_at_a_time, open_url
-from fastload.source.stores.http_versions import check_version, version_of
+from fastload.source.stores.http_versions import check_version, is_strong, version_of
 from fastload.source.stores.obstore_options import GCS, S3
 from fastload.source.stores.store import HTTP, Store, below, shown
 
@@ -295,7 +295,9 @@ class _GcsStore(_AsyncStore):
         url = f"{fs._location}/download/storage/v1/b/{{}}/o/{{}}"
         wanted = {"alt": "media", "generation": file.version or None}
         headers = {"Range": f"bytes={start}-{stop - 1}"}
-        _, data = await fs._call("GET", url, bucket, name, headers=headers, **wanted)
+        got, data = await fs._call("GET", url, bucket, name, headers=headers, **wanted)
+        check_version(file.version, got.get("x-goog-generation"), None)
+        check_range(got.get("Content-Range"), file, start, stop)
         return cast("Buffer", data)
 
 
@@ -303,7 +305,8 @@ class _S3Store(_AsyncStore):
     """The store of s3fs.
 
     `ls` leaves out what is not below the directory: some servers ignore the prefix. `read` asks for
-    the listed ETag: s3fs itself pins no version in a bucket without versions.
+    the listed ETag, because s3fs itself pins no version in a bucket without versions. `read` also
+    checks the answer, because some servers and proxies ignore what a request asks for.
     """
 
     pins = True
@@ -316,10 +319,12 @@ class _S3Store(_AsyncStore):
     async def read(self, file: StoredFile, start: int, stop: int) -> Buffer:
         bucket, key, _ = self._fs.split_path(file.path)
         wanted = {"Bucket": bucket, "Key": key, "Range": f"bytes={start}-{stop - 1}"}
-        if file.version:
+        if is_strong(file.version):
             wanted["IfMatch"] = file.version
         answer = await self._fs._call_s3("get_object", **wanted, **self._fs.req_kw)
         try:
+            check_version(file.version, answer.get("ETag"), answer.get("LastModified"))
+            check_range(answer.get("ContentRange"), file, start, stop)
             data: Buffer = await answer["Body"].read()
         finally:
             answer["Body"].close()
@@ -367,7 +372,7 @@ class _HttpStore(_AsyncStore):
             fs._raise_not_found_for_status(answer, file.path)
             got = answer.headers
             check_version(file.version, got.get("ETag"), got.get("Last-Modified"))
-            check_range(got.get("Content-Range"), start, stop)
+            check_range(got.get("Content-Range"), file, start, stop)
             data = await _at_most(stop - start, answer.content)
         if len(data) > stop - start and answer.status == HTTPStatus.OK:
             raise StorageError(NO_RANGES)
@@ -462,7 +467,11 @@ def _files(entries: Any, directory: str) -> list[StoredFile]:
 def _file(entry: Mapping[str, Any]) -> StoredFile | None:
     if entry["type"] != "file":
         return None
-    version = next((str(entry[name]) for name in _VERSIONS if entry.get(name)), "")
+    found = next((name for name in _VERSIONS if entry.get(name)), None)
+    if found == "LastModified":  # of S3, in whole seconds
+        version = version_of(None, entry[found])
+    else:
+        version = "" if found is None else str(entry[found])
     return StoredFile(entry["name"], int(entry["size"] or 0), version)
 
 

@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from fastload.errors import StorageError
 from fastload.source.files import StoredFile
+from fastload.source.stores.errors import check_size
 from fastload.source.stores.http_versions import check_version, is_strong, version_of
 from fastload.source.stores.obstore_options import (
     AZURE,
@@ -207,10 +208,11 @@ class NativeStore(Store):
             raise
 
     def _file(self, meta: Any, path: str) -> StoredFile:
-        version = meta["version"] if self._protocol in GCS else meta["e_tag"]
-        if self._protocol in HTTP:
-            version = version_of(version, meta["last_modified"])
-        return StoredFile(path, meta["size"], version or "")
+        if self._protocol in GCS:
+            version = meta["version"] or ""
+        else:
+            version = version_of(meta["e_tag"], meta["last_modified"])
+        return StoredFile(path, meta["size"], version)
 
     @override
     async def read(self, file: StoredFile, start: int, stop: int) -> Buffer:
@@ -221,8 +223,11 @@ class NativeStore(Store):
         if is_strong(file.version):  # a weak ETag can't be matched
             options["version" if self._protocol in GCS else "if_match"] = file.version
         answer = await obstore.get_async(store, name, options=options)
-        if self._protocol in HTTP:  # web servers may ignore what the request asks for
-            check_version(file.version, answer.meta["e_tag"], answer.meta["last_modified"])
+        # Web servers, and proxies in front of stores, may ignore what the request asks for.
+        meta = answer.meta
+        etag = meta["version"] if self._protocol in GCS else meta["e_tag"]
+        check_version(file.version, etag, meta["last_modified"])
+        check_size(meta["size"], file)
         data: Buffer = await answer.bytes_async()
         return data
 

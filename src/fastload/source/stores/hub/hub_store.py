@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from typing_extensions import override
 
-from fastload.source.stores.errors import status_of
+from fastload.source.stores.errors import check_range, status_of
 from fastload.source.stores.hub.hub_api import Address, HubApi, Revision
 from fastload.source.stores.obstore_store import (
     check_forked,
@@ -195,7 +195,7 @@ class SessionReader:
 
     async def read(
         self,
-        file: StoredFile,  # noqa: ARG002 - all files share the connections
+        file: StoredFile,
         address: Address,
         start: int,
         stop: int,
@@ -209,6 +209,7 @@ class SessionReader:
         url = URL(address.url, encoded=True)  # the signature covers the query as it stands
         async with self._opened().get(url, headers=headers) as answer:
             answer.raise_for_status()
+            check_range(answer.headers.get("Content-Range"), file, start, stop)
             data: bytes = await answer.read()
             return data
 
