@@ -5,11 +5,12 @@ import random
 import numpy as np
 import pytest
 
-from fastload import StorageError
+from fastload import IO, StorageError
 from fastload.runtime._core import RangeCache, check_range
 from fastload.runtime.progress import line_of
 from fastload.source.files import StoredFile
 from fastload.source.stores.raw_tier import RawTier, store_identity
+from fastload.source.stores.stores import Stores
 
 NAME = "0f/" + "f" * 32
 DATA = np.random.default_rng(0).integers(0, 256, 5000, np.uint8).tobytes()
@@ -72,6 +73,19 @@ def test_names_tell_versions_and_places_apart_and_no_secret(monkeypatch, tmp_pat
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "b")
     monkeypatch.delenv("AWS_ENDPOINT_URL")
     assert store_identity(None, {}) == "b"
+    monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME")
+    text = "AccountName=c;AccountKey=s3cr3t;BlobEndpoint=http://host:1/c?sig=s3cr3t"
+    assert store_identity(None, {"connection_string": text}) == "c host:1/c"
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", text)
+    assert store_identity(None, {}) == "c host:1/c"
+    assert "c host:1/c" in str(Stores(None, None, IO()).identity_for_footers("az"))
+    monkeypatch.delenv("AZURE_STORAGE_CONNECTION_STRING")
+    found = []
+    for endpoint in ("http://a", "http://b"):
+        stores = Stores(None, None, IO(), Cache(tmp_path))
+        stores.take_options({"endpoint_url": endpoint})  # as the catalog of a table gives them
+        found.append(stores._raw.name_of("s3", StoredFile("x", 1, "v")))
+    assert found[0] != found[1]
     tiers = [RawTier(Cache(tmp_path), store) for store in ("a", "b")]
     files = [StoredFile("x", 1, "v"), StoredFile("x", 1, "w"), StoredFile("y", 1, "v")]
     names = {tier.name_of("gs", file) for tier in tiers for file in files}

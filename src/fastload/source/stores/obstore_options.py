@@ -22,6 +22,7 @@ __all__ = [
     "NativeOptions",
     "UnsupportedOptionsError",
     "check_gcs_options",
+    "connection_config",
     "object_store_options",
 ]
 
@@ -191,7 +192,7 @@ class NativeOptions:
         text = given.pop("connection_string", None)
         text = text or os.environ.get("AZURE_STORAGE_CONNECTION_STRING")
         if text:
-            self.config |= _connection(text)
+            self.config |= connection_config(text)
         # credential_type must be set, because obstore would prefer credentials of the environment.
         kinds = {
             "account_key": "access_key",
@@ -319,7 +320,7 @@ def _read_profile(name: str) -> dict[str, str] | None:
     return found if known else None
 
 
-def _connection(text: str) -> dict[str, Any]:
+def connection_config(text: str) -> dict[str, Any]:
     """Convert an Azure connection string to the configuration of a store."""
     parts = dict(part.split("=", 1) for part in text.strip("; \n").split(";") if "=" in part)
     config: dict[str, Any] = {}

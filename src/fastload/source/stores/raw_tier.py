@@ -21,6 +21,7 @@ from fastload.runtime.disk.tier import CacheTier
 from fastload.runtime.native import core
 from fastload.source.stores.http_versions import is_strong
 from fastload.source.stores.hub.hub_paths import HUB, without_commit
+from fastload.source.stores.obstore_options import connection_config
 from fastload.source.stores.store import shown
 
 if TYPE_CHECKING:
@@ -335,10 +336,20 @@ def store_identity(filesystem: Any, options: Mapping[str, Any]) -> str | None:
     return named.rstrip()
 
 
-def account_of(options: Mapping[str, Any]) -> str | None:
-    """Return the Azure account that options or the environment name, if any."""
-    account: str | None = options.get("account_name")
-    return account or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME")
+def account_of(options: Mapping[str, Any]) -> str:
+    """Return the Azure account and its server, as options or the environment name them; "" = none.
+
+    All names count, because clients differ in which they prefer.
+    """
+    text = options.get("connection_string") or os.environ.get("AZURE_STORAGE_CONNECTION_STRING")
+    connection = connection_config(text) if text else {}
+    named = options.get("account_name") or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME")
+    places = (connection.get("endpoint"), options.get("account_host"))
+    return " ".join(
+        [str(name) for name in (connection.get("account_name"), named) if name]
+        + [_host(str(place)) for place in places if place]
+        + ["emulator"] * ("use_emulator" in connection)
+    )
 
 
 def _options_of_arrow(filesystem: Any) -> Mapping[str, Any]:

@@ -104,11 +104,13 @@ class Stores:
         self._checked = not options
         self._io = io
         self._hub = HubMemory()
-        self._raw: RawTier | None = None
-        if cache is not None and cache.raw:
-            self._raw = RawTier(cache, store_identity(filesystem, self._options))
+        self._cache = cache if cache is not None and cache.raw else None
+        self._raw = self._raw_tier()
         self._clients: dict[bool, StoreClient] = {}
         self._pid = os.getpid()
+
+    def _raw_tier(self) -> RawTier | None:
+        return None if self._cache is None else RawTier(self._cache, self.store_identity)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_clients": {}, "_pid": None}
@@ -145,6 +147,7 @@ class Stores:
         """Use options that the catalog of a table gives, if the user gave none."""
         if self._filesystem is None and not self._options:
             self._options = dict(options)
+            self._raw = self._raw_tier()  # the options name the store
 
     def check_serves_tables(self, uri: str) -> None:
         """Raise an error if the stores can't serve a table.
