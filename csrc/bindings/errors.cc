@@ -1,5 +1,6 @@
 #include "bindings/errors.h"
 
+#include <optional>
 #include <string>
 
 #include "pybind11/pybind11.h"
@@ -18,11 +19,16 @@ py::object TextOf(const std::string& message) {
   return py::reinterpret_steal<py::object>(text);
 }
 
-[[noreturn]] void RaiseOurs(const char* class_name, const std::string& message) {
+[[noreturn]] void RaiseOurs(const char* class_name, const std::string& message,
+                            std::optional<RowGroupId> row_group = std::nullopt) {
   // Imported when needed, because the package is still being imported when the core is
   // imported.
   const py::object type = py::module_::import("fastload.errors").attr(class_name);
-  py::set_error(type, TextOf(message));
+  const py::object error = type(TextOf(message));
+  if (row_group) {
+    error.attr("_row_group") = py::make_tuple(row_group->file, row_group->row_group);
+  }
+  py::set_error(type, error);
   throw py::error_already_set();
 }
 
@@ -31,10 +37,11 @@ py::object TextOf(const std::string& message) {
   throw py::error_already_set();
 }
 
-[[noreturn]] void RaiseKind(ErrorKind kind, const std::string& message) {
+[[noreturn]] void RaiseKind(ErrorKind kind, const Status& status) {
+  const std::string& message = status.message();
   switch (kind) {
     case ErrorKind::kCorruptFile:
-      RaiseOurs("CorruptFileError", message);
+      RaiseOurs("CorruptFileError", message, RowGroupOf(status));
     case ErrorKind::kNullValue:
       RaiseOurs("NullValueError", message);
     case ErrorKind::kUnsupported:
@@ -57,7 +64,7 @@ py::object TextOf(const std::string& message) {
 void RaiseIfError(const Status& status) {
   if (status.ok()) return;
   const std::string& message = status.message();
-  if (const auto kind = KindOf(status)) RaiseKind(*kind, message);
+  if (const auto kind = KindOf(status)) RaiseKind(*kind, status);
   switch (status.code()) {
     case arrow::StatusCode::OutOfMemory:
       RaiseBuiltin(PyExc_MemoryError, message);

@@ -40,6 +40,9 @@ class FastloadError(Exception):
 class CorruptFileError(FastloadError, ValueError):
     """A file is not Parquet, or its bytes violate the format."""
 
+    # The index of the file in the dataset, and that of the row group; None = not known.
+    _row_group: tuple[int, int] | None = None
+
 
 class SchemaError(FastloadError, TypeError):
     """Files disagree on a column, or a column can't be converted to the requested type."""

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from fastload import IO, FastParquetDataset, SourceChangedError
+from fastload import IO, Cache, CorruptFileError, FastParquetDataset, SourceChangedError
 from support.stores import AzureServer, Fault, GcsServer
 from support.stores.azure import ACCOUNT
 
-ROWS = 2000
+ROWS = 20_000  # whose bytes do not fit into the read of a footer
 TRANSPORTS = ["fsspec", "native"]
 KINDS = [(kind, transport) for kind in ("gs", "s3", "http") for transport in TRANSPORTS]
 KINDS += [("az", "native")]
@@ -23,6 +24,7 @@ def file_of(number):
     sink = pa.BufferOutputStream()
     table = pa.table({"x": [number * ROWS + row for row in range(ROWS)]})
     options = {"compression": "none", "use_dictionary": False, "write_statistics": False}
+    options["write_page_checksum"] = True
     pq.write_table(table, sink, row_group_size=ROWS // 10, **options)
     return sink.getvalue().to_pybytes()
 
@@ -52,10 +54,15 @@ class Place:
 
     def dataset(self, **options):
         io = IO(
-            transport=self.transport, retries=2, timeout_s=5.0, hole_bytes=0, request_bytes=2000,
-            concurrency=2,
+            transport=self.transport, retries=2, timeout_s=5.0, hole_bytes=0, request_bytes=20_000,
+            concurrency=2, verify_crc=True,
         )  # fmt: skip
-        given = {"io": io, "storage_options": self.options or None, "batch_size": 100, "threads": 1}
+        given = {
+            "io": io,
+            "storage_options": self.options or None,
+            "batch_size": 1000,
+            "threads": 1,
+        }
         return FastParquetDataset(self.url, **{**given, **options})
 
     def strike(self, fault, *, times=10**9):
@@ -84,16 +91,89 @@ def read(dataset):
 
 
 def test_a_file_replaced_where_no_version_is_heeded(place):
-    with place.dataset(prefetch=0) as dataset:
-        batches = iter(dataset)
-        assert next(batches)["x"].tolist() == list(range(100))
-        place.put(1)
-        place.strike(Fault("unconditional"))
+    asked = []
+
+    def strike(request):
+        if request.range is None:
+            return None
+        asked.append(request.range)
+        if len(asked) == 4:
+            place.put(1)
+        return Fault("unconditional")
+
+    with place.dataset() as dataset:
+        place.server.fault = strike
         with pytest.raises(SourceChangedError, match=r" - at .*a\.parquet, row group"):
-            list(batches)
+            read(dataset)
+    assert len(asked) > 4
 
 
 def test_a_shifted_range_is_asked_for_again(place):
     with place.dataset() as dataset:
         place.strike(Fault("shift"), times=1)
         assert read(dataset) == list(range(ROWS))
+
+
+@pytest.mark.parametrize("cached", [False, True], ids=["no cache", "cache"])
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_a_bad_body_is_asked_for_again(place, tmp_path, cached, on_error):
+    options = {"on_error": on_error}
+    if cached:
+        options["cache"] = Cache(tmp_path / "cache", decoded=False)
+    with place.dataset(**options) as dataset:
+        place.strike(Fault("zeros"), times=1)
+        assert read(dataset) == list(range(ROWS))
+        place.strike(Fault("zeros"), times=0)
+        assert read(dataset) == list(range(ROWS))
+        if on_error == "skip":
+            assert not dataset.skipped
+    if cached:  # the bad body is not kept
+        with place.dataset(**options) as dataset:
+            assert read(dataset) == list(range(ROWS))
+
+
+@pytest.fixture
+def cached_place(tmp_path, monkeypatch):
+    monkeypatch.setenv("FASTLOAD_CACHE_DIR", os.fspath(tmp_path / "kept"))
+    place = Place("s3", "fsspec")
+    with place.server:
+        yield place, Cache(tmp_path / "cache", decoded=False)
+
+
+@pytest.mark.parametrize("way", ["footer", "take", "filter", "function", "weights", "head"])
+@pytest.mark.parametrize("cached", [False, True], ids=["no cache", "cache"])
+def test_a_bad_body_is_asked_for_again_by_whoever_reads(cached_place, way, cached):
+    place, cache = cached_place
+    options = {"cache": cache} if cached else {}
+    if way == "filter":
+        options["filters"] = [("x", ">=", 0)]
+    elif way == "function":
+        options["filters"] = pc.field("x") + 1 > 0
+    elif way == "weights":
+        options["weights"] = "x"
+    for _ in range(2):
+        if way in ("footer", "filter", "function"):
+            place.strike(Fault("zeros"), times=1)  # for filters, of the footer or of data
+        with place.dataset(**options) as dataset:
+            if way not in ("footer", "filter", "function"):
+                place.strike(Fault("zeros"), times=1)
+            if way == "take":
+                assert dataset.take([0, 7])["x"].tolist() == [0, 7]
+            elif way == "weights":
+                assert len(dataset) > 0
+            elif way == "head":
+                assert dataset.head(3)["x"].tolist() == [0, 1, 2]
+            else:
+                assert read(dataset) == list(range(ROWS))
+
+
+def test_a_row_group_that_stays_corrupt_is_asked_for_once_more(cached_place):
+    place, _ = cached_place
+    with place.dataset(threads=0, prefetch=0) as dataset:
+        for asked in (2, 1):  # in the next epoch, no more
+            place.server.reset()
+            place.strike(Fault("zeros"))
+            with pytest.raises(CorruptFileError, match=r"a\.parquet, row group 0"):
+                read(dataset)
+            first = [r for r in place.server.requests if r.range and r.range.startswith("bytes=4-")]
+            assert len(first) == asked

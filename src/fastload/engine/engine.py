@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from fastload.batch.assembler import Assembler, Output
 from fastload.batch.transport import Sender
-from fastload.errors import StorageError
+from fastload.errors import CorruptFileError, StorageError
 from fastload.plan.permutation import step_key
 from fastload.runtime.child_processes import release_locks_at_interrupt, worker_ends_with_its_pass
 from fastload.runtime.native import core
@@ -107,6 +107,7 @@ class Engine:
     ) -> None:
         wait_for_queues_at_exit()
         self.budget = budget
+        self._source = source
         self.blocks = blocks
         self._passes = 0
         self._shuffles = False
@@ -292,19 +293,30 @@ class Engine:
                 rows=row_groups.rows.tolist(),
             )
         budget = self.budget
-        lent = self.pipeline.take(
-            self._numbers,
-            indices,
-            fetch_bytes=budget.fetch_bytes,
-            segment_bytes=budget.segment_bytes,
-            request_bytes=self._request_bytes,
-            hole_bytes=self._hole_bytes,
-            kernel_keys=[step_key(0, 0, one.step) for one in self._kernels],
-        )
+        tried: set[tuple[int, int]] = set()
+        while True:
+            try:
+                lent = self.pipeline.take(
+                    self._numbers,
+                    indices,
+                    fetch_bytes=budget.fetch_bytes,
+                    segment_bytes=budget.segment_bytes,
+                    request_bytes=self._request_bytes,
+                    hole_bytes=self._hole_bytes,
+                    kernel_keys=[step_key(0, 0, one.step) for one in self._kernels],
+                )
+                break
+            except CorruptFileError as error:
+                if not self.reads_again(error, tried):
+                    raise
         # A copy of a large batch would take as much memory again, and make no room in the pool.
         start, stop = lent.extent
         copies = stop - start <= self.lend_bytes
         return self.batch_of(lent, None, copies=copies)[0]
+
+    def reads_again(self, error: CorruptFileError, tried: set[tuple[int, int]]) -> bool:
+        """Return whether to read a corrupt row group once more; see `Stores.reads_again`."""
+        return self._source.storage.reads_again(error, self._source.files, tried)
 
     def next_of(self, scan: core.Scan) -> core.LentBatch | None:
         """Return the next batch of a scan, or None at the end of the scan."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -116,13 +117,18 @@ def _rows_of(engine: Engine, row_groups: RowGroups, groups: NDArray[np.intp], ro
     columns = (row_groups.rows, row_groups.file, row_groups.index)
     some = RowGroups(*(column[groups] for column in columns))
     options = Options(batch_size=rows, limit=rows, uneven="keep")
-    scan = engine.start(read_plan(some, options, 0, WorkerSlot(1), stripe_rows=rows), rows)
-    try:
-        lent = scan.next()
-        assert lent is not None
-        return engine.batch_of(lent, None)[0]
-    finally:
-        scan.close()
+    plan = read_plan(some, options, 0, WorkerSlot(1), stripe_rows=rows)
+    tried: set[tuple[int, int]] = set()
+    while True:
+        with contextlib.closing(engine.start(plan, rows)) as scan:
+            try:
+                lent = scan.next()
+            except CorruptFileError as error:
+                if not engine.reads_again(error, tried):
+                    raise
+                continue
+            assert lent is not None
+            return engine.batch_of(lent, None)[0]
 
 
 def _damaged(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -130,6 +131,9 @@ class ArrowRowScan:
             StorageError: the file can't be read.
             TypeError, ValueError: the filters can't be evaluated on a value.
         """
+        return self._storage.again(self._file, group, partial(self._select, group))
+
+    def _select(self, group: int) -> NDArray[np.bool_]:
         fragment = self._fragments[group]
         if fragment is None:
             return self._of_numbers(group)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,17 +16,18 @@ from fastload.rows.table_scan import TableAligner, TableReader, whole
 from fastload.source.tables.iceberg import puffin_positions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from fastload.source.files import DeleteFile, SourceFile
+    from fastload.source.files import DeleteFile, FoundFile, SourceFile
     from fastload.source.source import Source
 
 __all__ = ["DeletedRows"]
 
 _DOING = "read the deleted rows"
 
+T = TypeVar("T")
 _Path = tuple[str, ...]
 
 
@@ -90,22 +91,23 @@ class DeletedRows:
     def _positions_in(self, delete: DeleteFile) -> Mapping[str, NDArray[np.int64]]:
         """Return the positions that a file lists, by the `uri` of the data file."""
         if delete.path not in self._positions:
-            data = self._read(delete)
-            with naming(delete.path, _DOING):
+
+            def parse(data: bytes) -> Mapping[str, NDArray[np.int64]]:
                 try:
-                    found = puffin_positions(data) if delete.vector else _positions(data)
+                    return puffin_positions(data) if delete.vector else _positions(data)
                 except (ValueError, KeyError) as error:
                     raise CorruptFileError(
                         f"Expected positions of deleted rows, got {error} - at {delete.path}"
                     ) from error
-            self._positions[delete.path] = found
+
+            self._positions[delete.path] = self._read(delete, parse)
         return self._positions[delete.path]
 
     def _keys_in(self, delete: DeleteFile) -> Any:
         """Return the values that name deleted rows, as an Arrow table of the columns to compare."""
         if delete not in self._keys:
-            data = self._read(delete)
-            with naming(delete.path, _DOING):
+
+            def parse(data: bytes) -> Any:
                 read = pq.read_table(pa.BufferReader(data))
                 aligner = TableAligner(read.schema, self._columns)
                 names = _names(delete.equal)
@@ -114,16 +116,26 @@ class DeletedRows:
                         f"Expected the columns whose values name deleted rows, found no column "
                         f"`{missing[0]}` - at {delete.path}"
                     )
-                found = aligner.aligned(read, names, read.num_rows)
-            self._keys[delete] = _values(found, delete.equal)
+                return aligner.aligned(read, names, read.num_rows)
+
+            self._keys[delete] = _values(self._read(delete, parse), delete.equal)
         return self._keys[delete]
 
-    def _read(self, delete: DeleteFile) -> bytes:
-        """Return the bytes of a file that lists deleted rows."""
+    def _read(self, delete: DeleteFile, parse: Callable[[bytes], T]) -> T:
+        """Return what `parse` makes of the bytes of a file that lists deleted rows."""
         storage = self._source.storage
         (found,) = storage.locate([delete.path])
+
+        def parsed() -> T:
+            data = self._bytes(delete, found)
+            with naming(delete.path, _DOING):
+                return parse(data)
+
+        return storage.again(found, None, parsed)
+
+    def _bytes(self, delete: DeleteFile, found: FoundFile) -> bytes:
         try:
-            return storage.read_whole(found)
+            return self._source.storage.read_whole(found)
         except FastloadError:
             raise
         except FileNotFoundError:

@@ -71,6 +71,7 @@ class CoreRowFinder:
         *,
         decodes: bool = True,
     ) -> None:
+        self._source = source
         self._files = source.files
         outputs = {output.name: output.columns[0] for output in projection.outputs}
         remote = source.storage.serve(source.files, data=False)
@@ -123,8 +124,7 @@ class CoreRowFinder:
         """
         # The count of rows, or the cause why the row group can't be read, which reading it shows.
         return [
-            isinstance(result, str) or result[0] > 0
-            for result in self._core.find(list(tasks), skip=True)
+            isinstance(result, str) or result[0] > 0 for result in self._found(tasks, skip=True)
         ]
 
     def find(
@@ -141,9 +141,23 @@ class CoreRowFinder:
         """
         counts = [len(self._files[index].footer.row_group_rows) for index in indices]
         tasks = [(i, g) for i, count in zip(indices, counts, strict=True) for g in range(count)]
-        found = iter(self._core.find(tasks, skip=skip))
+        found = iter(self._found(tasks, skip=skip))
         for count in counts:
             yield rows_of_groups(list(islice(found, count)))
+
+    def _found(self, tasks: Sequence[tuple[int, int]], *, skip: bool) -> list[GroupRows | str]:
+        """Return what the core finds; read corrupt row groups of stores once more."""
+        if not self._source.remote:
+            return self._core.find(list(tasks), skip=skip)
+        found = self._core.find(list(tasks), skip=True)
+        corrupt = [number for number, result in enumerate(found) if isinstance(result, str)]
+        for number in corrupt:
+            file, group = tasks[number]
+            self._source.storage.forget_row_group(self._files[file], group)
+        again = self._core.find([tasks[number] for number in corrupt], skip=skip)
+        for number, result in zip(corrupt, again, strict=True):
+            found[number] = result
+        return found
 
 
 def rows_of_groups(results: Sequence[GroupRows | str]) -> tuple[FileRows, dict[int, str]]:

@@ -138,16 +138,20 @@ class TableReader:
             return self._aligner.aligned(None, names, rows)
         check_unchanged(self._file)
         location = f"{self._file.path}, row group {group}"
-        with naming(location), contextlib.closing(self._opened()) as opened:
-            parquet = pq.ParquetFile(opened)
-            read = parquet.read_row_group(group, columns=stored, use_threads=False)
-            if read.num_rows != rows:
-                raise CorruptFileError(
-                    f"Expected {rows} rows, got {read.num_rows} rows - at {location}"
-                )
-            found = self._aligner.aligned(read, names, rows)
+
+        def found() -> Any:
+            with naming(location), contextlib.closing(self._opened()) as opened:
+                parquet = pq.ParquetFile(opened)
+                read = parquet.read_row_group(group, columns=stored, use_threads=False)
+                if read.num_rows != rows:
+                    raise CorruptFileError(
+                        f"Expected {rows} rows, got {read.num_rows} rows - at {location}"
+                    )
+                return self._aligner.aligned(read, names, rows)
+
+        columns = self._storage.again(self._file, group, found)
         check_unchanged(self._file)
-        return found
+        return columns
 
     def _opened(self) -> Any:
         if self._file.stored is not None:

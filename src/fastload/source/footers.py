@@ -9,7 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
 
-from fastload.errors import SourceChangedError, SourceNotFoundError, StorageError
+from fastload.errors import CorruptFileError, SourceChangedError, SourceNotFoundError, StorageError
 from fastload.runtime.native import core
 from fastload.runtime.progress import ProgressLine
 from fastload.source.files import SourceFile
@@ -155,8 +155,12 @@ class _Reading:
         async def read(client: StoreClient, index: int) -> None:
             file = self._found[index]
             assert file.stored is not None
-            tail = await _read_stored(client, file, file.stored)
-            self._take(index, tail, _Version(file.stored.size, -1))
+            version = _Version(file.stored.size, -1)
+            try:
+                self._take(index, await _read_stored(client, file, file.stored), version)
+            except CorruptFileError:  # the answer may have been wrong
+                await client.forget(file.kind, file.stored, 0, file.stored.size)
+                self._take(index, await _read_stored(client, file, file.stored), version)
 
         if indices:
             self._storage.map(read, indices)

@@ -1,11 +1,14 @@
-"""Feed: a source of batches for a pass, the base of feeds that wrap another, and BlockFeed."""
+"""Feed: a source of batches for a pass; and feeds that wrap another and reopen it after errors."""
 
 from __future__ import annotations
 
 import weakref
 from typing import TYPE_CHECKING, Any, Protocol
 
+from typing_extensions import override
+
 from fastload.engine.cache.arrow_format import UncacheableError
+from fastload.errors import CorruptFileError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
     from fastload.plan.position import BatchPosition
     from fastload.runtime.native import core
 
-__all__ = ["BlockFeed", "Feed", "OpenFeed", "WrappedFeed", "weakly"]
+__all__ = ["BlockFeed", "Feed", "OpenFeed", "RereadFeed", "WrappedFeed", "weakly"]
 
 
 class Feed(Protocol):
@@ -112,7 +115,73 @@ class WrappedFeed:
         self._feed.close()
 
 
-class BlockFeed(WrappedFeed):
+class _ReopenedFeed(WrappedFeed):
+    """A feed that some errors close, and a feed over the rest of the pass replaces.
+
+    Args:
+        feed: the feed of the whole pass.
+        counts_rows: True if the pass hands out single rows.
+    """
+
+    def __init__(self, feed: OpenFeed, *, counts_rows: bool) -> None:
+        super().__init__(feed)
+        self._counts_rows = counts_rows
+        self._handed_out = 0  # batches, or rows if `counts_rows`
+        self._got: Batch | None = None  # a batch that was not counted yet, because of Ctrl-C
+        self._given_up = False  # the feed was closed, and the rest is not open yet
+
+    def _goes_on(self, error: Exception) -> bool:
+        """Return whether to open the rest of the pass after an error."""
+        raise NotImplementedError
+
+    def _rest_of(self, handed_out: int) -> OpenFeed:
+        """Open a feed over the rest of the pass, after what was handed out so far."""
+        raise NotImplementedError
+
+    @property
+    def lead(self) -> int:
+        """Number of rows at the start of the latest batch that must not be delivered."""
+        return self._feed.lead
+
+    def next(self, mark: BatchPosition) -> Batch | None:
+        """Return the next batch, with the position `mark`; None at the end."""
+        if self._given_up:  # an error, or Ctrl-C, left the rest unopened
+            self._open_rest()
+        batch, done = self._got, False
+        while batch is None and not done:
+            try:
+                batch = self._feed.next(mark)
+                done = True
+            except Exception as error:
+                if not self._goes_on(error):
+                    raise
+                self._reopen()
+        if batch is not None:
+            self._got = batch
+            rows = batch.rows - self.lead if self._counts_rows else 1
+            self._handed_out += rows
+            self._got = None
+        return batch
+
+    def close(self) -> None:
+        """Abandon the batches that are left. Idempotent."""
+        self._got = None
+        super().close()
+
+    def _reopen(self) -> None:
+        on_opened, self._feed.on_opened = self._feed.on_opened, None
+        self._given_up = True
+        self._feed.close()
+        if on_opened is not None:
+            on_opened(None)
+        self._open_rest()
+
+    def _open_rest(self) -> None:
+        self._feed = self._rest_of(self._handed_out)
+        self._given_up = False
+
+
+class BlockFeed(_ReopenedFeed):
     """A feed over cached row groups, replaced by a feed over files once a row group isn't kept.
 
     This is the only way in which a pass deals with a row group that can't be kept: the rest of
@@ -135,58 +204,59 @@ class BlockFeed(WrappedFeed):
         *,
         counts_rows: bool,
     ) -> None:
-        super().__init__(feed)
+        super().__init__(feed, counts_rows=counts_rows)
         self._engine = engine
         self._rest = rest
-        self._counts_rows = counts_rows
-        self._handed_out = 0
-        self._got: Batch | None = None  # a batch that was not counted yet, because of Ctrl-C
-        self._given_up = False  # the feed was closed, and the rest is not open yet
         self._cause: UncacheableError | None = None  # the error because of which it was closed
-
-    @property
-    def lead(self) -> int:
-        """Number of rows at the start of the latest batch that must not be delivered."""
-        return self._feed.lead
 
     def begin(self) -> None:
         """Begin the pass, if the feed was opened to prepare the next pass."""
         if self._engine.replaced:  # by the pass that ran before
-            self._fall_back(None)
+            self._reopen()
         else:
             super().begin()
 
-    def next(self, mark: BatchPosition) -> Batch | None:
-        """Return the next batch, with the position `mark`; None at the end."""
-        if self._given_up:  # an error, or Ctrl-C, left the rest unopened
-            self._open_rest()
-        batch = self._got
-        try:
-            if batch is None:
-                batch = self._feed.next(mark)
-        except UncacheableError as cause:
-            self._fall_back(cause)
-            batch = self._feed.next(mark)
-        if batch is not None:
-            self._got = batch
-            rows = batch.rows - self.lead if self._counts_rows else 1
-            self._handed_out += rows
-            self._got = None
-        return batch
+    @override
+    def _goes_on(self, error: Exception) -> bool:
+        if isinstance(error, UncacheableError):
+            self._cause = error
+            return True
+        return False
 
-    def close(self) -> None:
-        """Abandon the batches that are left. Idempotent."""
-        self._got = None
-        super().close()
+    @override
+    def _rest_of(self, handed_out: int) -> OpenFeed:
+        rest = self._rest(self._cause, handed_out)
+        self._cause = None
+        return rest
 
-    def _fall_back(self, cause: UncacheableError | None) -> None:
-        on_opened, self._feed.on_opened = self._feed.on_opened, None
-        self._given_up, self._cause = True, cause
-        self._feed.close()
-        if on_opened is not None:
-            on_opened(None)
-        self._open_rest()
 
-    def _open_rest(self) -> None:
-        self._feed = self._rest(self._cause, self._handed_out)
-        self._given_up, self._cause = False, None
+class RereadFeed(_ReopenedFeed):
+    """A feed over files of stores that reads a corrupt row group again, once.
+
+    The answer of a store, or of a proxy before it, may have been wrong.
+
+    Args:
+        feed: the feed of the whole pass.
+        rest: opens a feed over the rest of the pass, given the count of batches handed out so far
+            (of rows, if `counts_rows`).
+        counts_rows: True if the pass hands out single rows.
+    """
+
+    def __init__(
+        self,
+        feed: OpenFeed,
+        rest: Callable[[int], OpenFeed],
+        *,
+        counts_rows: bool,
+    ) -> None:
+        super().__init__(feed, counts_rows=counts_rows)
+        self._rest = rest
+        self._tried: set[tuple[int, int]] = set()
+
+    @override
+    def _goes_on(self, error: Exception) -> bool:
+        return isinstance(error, CorruptFileError) and self.engine.reads_again(error, self._tried)
+
+    @override
+    def _rest_of(self, handed_out: int) -> OpenFeed:
+        return self._rest(handed_out)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from fastload.dataset.passes.feed import BlockFeed
+from fastload.dataset.passes.feed import BlockFeed, RereadFeed
 from fastload.dataset.passes.scan_feed import ScanFeed, SkippingFeed
 from fastload.dataset.passes.step_feed import SteppedFeed
 from fastload.engine.cache.block_engine import BlockEngine
@@ -76,6 +76,15 @@ class FeedFactory:
             before: core.Scan | None = None,
             planned: ReadPlan | None = None,
         ) -> OpenFeed:
+            feed = begun(engine, taken, before, planned)
+            return self._rereading(feed, lambda more: begun(engine, taken + more))
+
+        def begun(
+            engine: Engine,
+            taken: int,
+            before: core.Scan | None = None,
+            planned: ReadPlan | None = None,
+        ) -> OpenFeed:
             at = replace(start, taken=start.taken + taken)
             if self.plans:
                 if planned is None:
@@ -127,6 +136,10 @@ class FeedFactory:
         """Open the feed of a share that a mix takes from the dataset."""
 
         def opened(engine: Engine, delivered: int, before: core.Scan | None = None) -> OpenFeed:
+            feed = begun(engine, delivered, before)
+            return self._rereading(feed, lambda more: begun(engine, delivered + more))
+
+        def begun(engine: Engine, delivered: int, before: core.Scan | None = None) -> OpenFeed:
             left = own._replace(delivered=own.delivered + delivered)
 
             def plan_of(mine: Share) -> ReadPlan:
@@ -155,6 +168,16 @@ class FeedFactory:
             return opened(self.engines.fall_back(cause), handed_out)
 
         return BlockFeed(feed, engine, rest, counts_rows=self.engines.yields_rows)
+
+    def _rereading(self, feed: OpenFeed, rest: Callable[[int], OpenFeed]) -> OpenFeed:
+        """Wrap a feed over files of stores in a RereadFeed, unless corrupt row groups are skipped.
+
+        Such a feed reads row groups again by itself.
+        """
+        engines = self.engines
+        if self.report is not None or not engines.source.remote:
+            return feed
+        return RereadFeed(feed, rest, counts_rows=engines.yields_rows)
 
     def _scanning(self, engine: Engine, read_plan: ReadPlan, before: core.Scan | None) -> ScanFeed:
         scan = engine.start(read_plan, self.engines.batch_rows, before)

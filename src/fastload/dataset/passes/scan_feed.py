@@ -124,7 +124,7 @@ class ScanFeed:
 class SkippingFeed(ScanFeed):
     """A feed that hands out the batches of a scan, and starts a new scan at a corrupt row group.
 
-    The new scan leaves out the corrupt row group.
+    The new scan leaves out the corrupt row group. One of a store is read once more before.
 
     Args:
         engine: the engine that makes the batches.
@@ -155,6 +155,7 @@ class SkippingFeed(ScanFeed):
         self._next_row = first_row
         self._batch_rows = batch_rows
         self._files = files
+        self._tried: set[tuple[int, int]] = set()
         self._report = report
         self._instead = _MARKED if marked else _UNMARKED
         self._causes: dict[tuple[int, int], str] = {}
@@ -193,6 +194,9 @@ class SkippingFeed(ScanFeed):
         if self.on_opened is not None:
             self._done = False
             self.on_opened(None)
+        if self.engine.reads_again(error, self._tried):
+            self._rescan()
+            return
         # Messages of libraries may have several lines; join them.
         self._causes.setdefault((file, row_group), " ".join(str(error).split()))
         try:
@@ -204,6 +208,9 @@ class SkippingFeed(ScanFeed):
             ) from error
         # The report comes before any change here, because its warning may be raised as an error.
         self._report.add(file, self._files[file], row_group, str(error), self._instead)
+        self._rescan()
+
+    def _rescan(self) -> None:
         self._scan.close()
         self._scan = self.engine.start(self._plan(), self._batch_rows, again=True)
 

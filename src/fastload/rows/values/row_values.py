@@ -10,12 +10,14 @@ from __future__ import annotations
 import contextlib
 import struct
 import zlib
+from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fastload.engine.budget import divide_budget, work_units
 from fastload.engine.engine import Engine
+from fastload.errors import CorruptFileError
 from fastload.plan.options import Options
 from fastload.plan.position import WorkerSlot
 from fastload.plan.read_plan import read_plan
@@ -33,12 +35,13 @@ from fastload.runtime.disk.private_directory import (
 from fastload.runtime.progress import ProgressLine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
     from typing import Any
 
     from numpy.typing import NDArray
 
     from fastload.plan.kept_rows import FileRows
+    from fastload.plan.read_plan import ReadPlan
     from fastload.rows.selection import EpochRows
     from fastload.schema.column_plan import ColumnPlan
     from fastload.schema.projection import Projection
@@ -154,9 +157,8 @@ def read_files(
         contextlib.closing(
             Engine(source, projection, projection.outputs, budget, io, kept, data=False)
         ) as engine,
-        contextlib.closing(engine.start(plan, _BATCH_ROWS)) as scan,
+        contextlib.closing(_batches(engine, plan, name)) as batches,
     ):
-        batches = _batches(engine, scan, name)
         left: Values | None = None
         for count in counts.tolist():
             parts = [] if left is None else [left]
@@ -170,9 +172,22 @@ def read_files(
             yield together[:count]
 
 
-def _batches(engine: Engine, scan: object, name: str) -> Iterator[Values]:
-    while (lent := engine.next_of(scan)) is not None:  # type: ignore[arg-type]
-        yield engine.batch_of(lent, None)[0][name].numpy().copy()
+def _batches(engine: Engine, plan: ReadPlan, name: str) -> Generator[Values, None, None]:
+    """Yield the values of each batch; read a corrupt row group of a store once more."""
+    done, tried = 0, set[tuple[int, int]]()
+    while True:
+        with contextlib.closing(engine.start(plan, _BATCH_ROWS)) as scan:
+            try:
+                for number in count():
+                    lent = engine.next_of(scan)
+                    if lent is None:
+                        return
+                    if number >= done:
+                        done += 1
+                        yield engine.batch_of(lent, None)[0][name].numpy().copy()
+            except CorruptFileError as error:
+                if not engine.reads_again(error, tried):
+                    raise
 
 
 class ValueCache:

@@ -22,6 +22,7 @@ __all__ = [
     "describe",
     "described",
     "entries_of",
+    "entries_of_object",
     "make_room",
     "remove_all",
     "used_bytes",
@@ -69,12 +70,21 @@ class Entry:
 def entries_of(directory: Path) -> Iterator[Entry]:
     """Yield the entries in the directory of a tier."""
     for name, path in _objects(directory):
-        for file in _files(path):
-            if _ENTRY.fullmatch(file.name):
-                with contextlib.suppress(FileNotFoundError):
-                    status = file.stat(follow_symlinks=False)
-                    disk_bytes = status.st_blocks * _COUNTED_BYTES
-                    yield Entry(name, file.name, file.path, disk_bytes, status.st_mtime_ns)
+        yield from _entries_in(name, path)
+
+
+def entries_of_object(directory: Path, name: str) -> Iterator[Entry]:
+    """Yield the entries of one object, with the name "ab/abcdef...", in the directory of a tier."""
+    return _entries_in(name.rpartition("/")[2], os.path.join(directory, name))
+
+
+def _entries_in(name: str, path: str) -> Iterator[Entry]:
+    for file in _files(path):
+        if _ENTRY.fullmatch(file.name):
+            with contextlib.suppress(FileNotFoundError):
+                status = file.stat(follow_symlinks=False)
+                disk_bytes = status.st_blocks * _COUNTED_BYTES
+                yield Entry(name, file.name, file.path, disk_bytes, status.st_mtime_ns)
 
 
 def whole_blocks(data_bytes: int) -> int:

@@ -259,6 +259,11 @@ class StoreClient:
         fetch = partial(self.fetch, kind, file, start, stop)
         return await self._raw.read(kind, file, start, stop, fetch)
 
+    async def forget(self, kind: str, file: StoredFile, start: int, stop: int) -> None:
+        """Drop what is kept on disk of the bytes [start, stop) of a file."""
+        if self._raw is not None:
+            await self._raw.drop(kind, file, start, stop)
+
     async def fetch(self, kind: str, file: StoredFile, start: int, stop: int) -> Buffer:
         """Read the bytes [start, stop) from the store; keep nothing on disk. Raises as `read`."""
 

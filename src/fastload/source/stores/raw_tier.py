@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from fastload.errors import StorageError
 from fastload.runtime.digest import digest
 from fastload.runtime.disk.cache import RAW
-from fastload.runtime.disk.entries import describe
+from fastload.runtime.disk.entries import describe, entries_of_object
 from fastload.runtime.disk.tier import CacheTier
 from fastload.runtime.native import core
 from fastload.source.stores.http_versions import is_strong
@@ -102,6 +102,15 @@ class RawTier(CacheTier):
         """
         names = ["" if file is None else self.name_of(kind, file) for kind, file in files]
         return core.RemoteQueue(self.ranges, names)
+
+    def drop(self, kind: str, file: StoredFile, start: int, stop: int) -> None:
+        """Remove the entries with bytes of the range [start, stop) of a file."""
+        name = self.name_of(kind, file)
+        if name:
+            for entry in entries_of_object(self.directory, name):
+                if entry.range and entry.range[0] < stop and start < entry.range[1]:
+                    with contextlib.suppress(OSError):
+                        os.unlink(entry.path)
 
     def claim(self, name: str, start: int, stop: int) -> core.RangeClaim | None:
         """Try to claim the right to write an entry.
@@ -202,6 +211,11 @@ class RawReads:
                 return await fetch()
             await asyncio.sleep(poll_s)
             poll_s = min(_MOST_POLL_S, 2 * poll_s)
+
+    async def drop(self, kind: str, file: StoredFile, start: int, stop: int) -> None:
+        """Remove what is kept of the bytes [start, stop) of a file."""
+        await self._written(self._tier.name_of(kind, file), start, stop)
+        self._tier.drop(kind, file, start, stop)
 
     async def flush(self) -> None:
         """Wait until all ranges that are being written are on disk."""

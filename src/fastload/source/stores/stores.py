@@ -11,13 +11,18 @@ from dataclasses import replace
 from functools import partial
 from io import RawIOBase
 from multiprocessing.util import Finalize
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 from torch.utils.data import get_worker_info
 from typing_extensions import override
 
-from fastload.errors import FastloadError, SourceNotFoundError, StorageError
+from fastload.errors import (
+    CorruptFileError,
+    FastloadError,
+    SourceNotFoundError,
+    StorageError,
+)
 from fastload.runtime.native import core
 from fastload.source.files import NOT_FOUND, FoundFile
 from fastload.source.local_paths import url_of
@@ -56,6 +61,8 @@ if TYPE_CHECKING:
     from fastload.source.stores.store import Store
 
 __all__ = ["Stores"]
+
+T = TypeVar("T")
 
 # Clients of the parent process, kept alive in a child of fork(): finalizing a client would wait
 # for threads that don't exist in the child.
@@ -108,6 +115,8 @@ class Stores:
         self._raw = self._raw_tier()
         self._clients: dict[bool, StoreClient] = {}
         self._pid = os.getpid()
+        # File and row group of those that stay corrupt when they are read again.
+        self._corrupt: set[tuple[int, int]] = set()
 
     def _raw_tier(self) -> RawTier | None:
         return None if self._cache is None else RawTier(self._cache, self.store_identity)
@@ -302,6 +311,62 @@ class Stores:
         if self._raw is not None:
             self._raw.of_process().check_room_since(began_ns)
 
+    def reads_again(
+        self, error: FastloadError, files: Sequence[SourceFile], tried: set[tuple[int, int]]
+    ) -> bool:
+        """Return whether to read a corrupt row group again, because an answer may have been wrong.
+
+        The bytes of the row group that are kept on disk are dropped then.
+
+        Args:
+            error: the error of the row group.
+            files: the files of the dataset.
+            tried: the file and the row group of each one that the caller reads again; changed.
+        """
+        place = error._row_group if isinstance(error, CorruptFileError) else None  # noqa: SLF001
+        if place is None or files[place[0]].stored is None or place in self._corrupt:
+            return False
+        if place in tried:
+            self._corrupt.add(place)
+            return False
+        tried.add(place)
+        self.forget_row_group(files[place[0]], place[1])
+        return True
+
+    def again(
+        self, file: SourceFile | FoundFile, row_group: int | None, read: Callable[[], T]
+    ) -> T:
+        """Return what `read` returns; call it once more if it finds a file of a store corrupt.
+
+        Args:
+            file: the file.
+            row_group: the row group that `read` reads; None = the whole file.
+            read: reads and decodes.
+        """
+        try:
+            return read()
+        except CorruptFileError:
+            if file.stored is None:
+                raise
+        if row_group is None or isinstance(file, FoundFile):
+            self.forget(file, 0, file.stored.size)
+        else:
+            self.forget_row_group(file, row_group)
+        return read()
+
+    def forget_row_group(self, file: SourceFile, row_group: int) -> None:
+        """Drop the byte ranges of a row group that are kept on disk, and those of page indexes."""
+        if self._raw is not None and file.stored is not None:
+            for start, stop in _ranges_of(file, row_group):
+                self.forget(file, start, stop)
+
+    def forget(self, file: SourceFile | FoundFile, start: int, stop: int) -> None:
+        """Drop what is kept on disk of the bytes [start, stop) of a file."""
+        raw = self._raw and self._raw.of_process()
+        if raw is not None and file.stored is not None:
+            self.flush()
+            raw.drop(file.kind, file.stored, start, stop)
+
     def flush(self) -> None:
         """Wait, for a limited time, until the byte ranges to be kept are on disk."""
         if self._pid == os.getpid():
@@ -376,6 +441,24 @@ class _RangeFile(RawIOBase):
         view[: stop - self._at] = memoryview(data)
         read, self._at = stop - self._at, stop
         return read
+
+
+def _ranges_of(file: SourceFile, row_group: int) -> list[tuple[int, int]]:
+    """Return the ranges of a row group, and of all that is stored behind the row groups."""
+    import pyarrow.parquet as pq
+
+    metadata = pq.read_metadata(pa.BufferReader(file.footer.tail))
+    ranges = []
+    for group in range(metadata.num_row_groups):
+        chunks = [metadata.row_group(group).column(c) for c in range(metadata.num_columns)]
+        starts = [
+            min(filter(None, (chunk.dictionary_page_offset, chunk.data_page_offset)), default=0)
+            for chunk in chunks
+        ]
+        stops = [s + c.total_compressed_size for s, c in zip(starts, chunks, strict=True)]
+        ranges.append((min(starts, default=0), max(stops, default=0)))
+    behind = max((stop for _, stop in ranges), default=0)
+    return [ranges[row_group], (behind, file.size)]
 
 
 def _path_in(filesystem: Any, path: str) -> str:

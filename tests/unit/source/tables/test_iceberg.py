@@ -288,7 +288,9 @@ def reads(monkeypatch):
 
     read, found = DeletedRows._read, []
     monkeypatch.setattr(
-        DeletedRows, "_read", lambda self, delete: found.append(delete.path) or read(self, delete)
+        DeletedRows,
+        "_read",
+        lambda self, delete, parse: found.append(delete.path) or read(self, delete, parse),
     )
     return found
 
