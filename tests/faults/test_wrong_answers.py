@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import os
+from http import HTTPStatus
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from fastload import IO, Cache, CorruptFileError, FastParquetDataset, SourceChangedError
+from fastload import (
+    IO,
+    Cache,
+    CorruptFileError,
+    FastParquetDataset,
+    SourceChangedError,
+    StorageError,
+)
 from support.stores import AzureServer, Fault, GcsServer
 from support.stores.azure import ACCOUNT
+from support.stores.s3 import forget_credentials
 
 ROWS = 20_000  # whose bytes do not fit into the read of a footer
 TRANSPORTS = ["fsspec", "native"]
@@ -114,6 +123,13 @@ def test_a_shifted_range_is_asked_for_again(place):
         assert read(dataset) == list(range(ROWS))
 
 
+@pytest.mark.parametrize("fault", [Fault("page"), Fault(200, body=b"")], ids=["page", "empty"])
+def test_one_odd_answer_of_status_200_is_asked_for_again(place, fault):
+    with place.dataset() as dataset:
+        place.strike(fault, times=1)
+        assert read(dataset) == list(range(ROWS))
+
+
 @pytest.mark.parametrize("cached", [False, True], ids=["no cache", "cache"])
 @pytest.mark.parametrize("on_error", ["raise", "skip"])
 def test_a_bad_body_is_asked_for_again(place, tmp_path, cached, on_error):
@@ -177,3 +193,59 @@ def test_a_row_group_that_stays_corrupt_is_asked_for_once_more(cached_place):
                 read(dataset)
             first = [r for r in place.server.requests if r.range and r.range.startswith("bytes=4-")]
             assert len(first) == asked
+
+
+def error_of(code):
+    return f"<?xml version='1.0'?><Error><Code>{code}</Code></Error>".encode()
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize(
+    ("status", "code", "advice"),
+    [
+        (400, "ExpiredToken", "get new credentials"),
+        (403, "RequestTimeTooSkewed", "clock"),
+        (403, "AccessDenied", 'storage_options={"anon": True}'),
+    ],
+)
+def test_the_words_of_the_store_and_what_to_do(transport, status, code, advice):
+    place = Place("s3", transport)
+    with place.server, place.dataset() as dataset:
+        place.strike(Fault(status, body=error_of(code)))
+        with pytest.raises(StorageError) as told:
+            read(dataset)
+    message = str(told.value)
+    assert f"HTTP {status} {HTTPStatus(status).phrase} ({code})" in message
+    assert advice in message
+
+
+def test_no_credentials(monkeypatch, tmp_path):
+    forget_credentials(monkeypatch, tmp_path)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    place = Place("s3", "fsspec")
+    place.options = {"endpoint_url": place.server.url}
+    with place.server, pytest.raises(StorageError, match="anon"):
+        place.dataset()
+
+
+@pytest.mark.parametrize("kind", ["s3", "http", "gs"])
+def test_another_host_is_told_no_secret(kind, tmp_path, monkeypatch):
+    monkeypatch.setenv("FASTLOAD_CACHE_DIR", os.fspath(tmp_path))
+    place = Place(kind, "fsspec")
+    secrets = {"X-Api-Key": "s3cr3t"}
+    place.options = {
+        "s3": {**place.options, "token": "s3cr3t"},
+        "http": {"headers": secrets, "client_kwargs": {"headers": secrets}},
+        "gs": {**place.options, "session_kwargs": {"headers": secrets}},
+    }[kind]
+    with place.server as server, GcsServer() as other:
+        other._buckets = server._buckets
+        elsewhere = other.url.replace("127.0.0.1", "localhost")
+        with place.dataset() as dataset:
+            server.fault = lambda request: Fault(
+                307, headers={"Location": elsewhere + request.target}
+            )
+            assert read(dataset) == list(range(ROWS))
+        assert "s3cr3t" in str(server.requests)
+        assert other.requests
+        assert "s3cr3t" not in str(other.requests)

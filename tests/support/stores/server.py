@@ -72,6 +72,7 @@ class Fault:
         after: bytes of the body after which "reset", "stall", "drip" and "short" begin; None =
             before the head.
         headers: headers to add to the answer.
+        body: body of an answer of another status.
     """
 
     kind: (
@@ -83,6 +84,7 @@ class Fault:
     )  # fmt: skip
     after: int | None = None
     headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b"the store says no"
 
 
 class HttpServer:
@@ -217,7 +219,7 @@ class HttpServer:
         if fault is not None and fault.kind == "page":
             response, fault = Response(200, b"<html>log in, please</html>"), None
         if fault is not None and isinstance(fault.kind, int):
-            response, fault = Response(fault.kind, b"the store says no", fault.headers), None
+            response, fault = Response(fault.kind, fault.body, fault.headers), None
         request.status = response.status
         body = memoryview(response.body)
         if fault is not None and fault.kind == "long":

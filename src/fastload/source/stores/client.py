@@ -11,12 +11,14 @@ import time
 from concurrent import futures
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
 
 from fastload.errors import FastloadError
 from fastload.runtime.shutdown import close_at_exit
 from fastload.runtime.user_warnings import warn
 from fastload.source.files import NOT_FOUND
 from fastload.source.stores.errors import (
+    NoRangeError,
     check_length,
     describe,
     is_changed,
@@ -31,6 +33,7 @@ from fastload.source.stores.hub.hub_store import HubStore
 from fastload.source.stores.obstore_options import UnsupportedOptionsError
 from fastload.source.stores.raw_tier import RawReads
 from fastload.source.stores.requests import QueueService, RequestSlots
+from fastload.source.stores.store import HTTP
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
@@ -109,6 +112,7 @@ class StoreClient:
         self._loop = asyncio.new_event_loop()
         self._stores: dict[str, asyncio.Task[Store]] = {}
         self._checked: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._answering: set[tuple[str, str]] = set()  # servers that have answered with a range
         self.slots = RequestSlots(io.concurrency)
         self._service = QueueService(self, self._loop)
         self._busy = 0
@@ -202,7 +206,9 @@ class StoreClient:
         try:
             return opened.result() if opened.done() else await asyncio.shield(opened)
         except Exception:
-            self._stores.pop(kind, None)
+            # Others that waited may have opened another store since.
+            if self._stores.get(kind) is opened:
+                del self._stores[kind]
             raise
 
     # Listing ------------------------------------------------------------------------------
@@ -266,13 +272,20 @@ class StoreClient:
 
     async def fetch(self, kind: str, file: StoredFile, start: int, stop: int) -> Buffer:
         """Read the bytes [start, stop) from the store; keep nothing on disk. Raises as `read`."""
+        server = kind, urlsplit(file.path).netloc if kind in HTTP else ""
 
         async def once() -> Buffer:
             store = await self.store(kind)
             if not store.pins:
                 await self._check(kind, store, file)
-            data = await store.read(file, start, stop)
-            check_length(data, file, start, stop)
+            try:
+                data = await store.read(file, start, stop)
+                check_length(data, file, start, stop)
+            except NoRangeError as error:
+                error.answers = server in self._answering
+                raise
+            if stop - start < file.size:
+                self._answering.add(server)
             return data
 
         seconds = self._io.timeout_s + (stop - start) / _LEAST_BYTES_PER_S
@@ -341,7 +354,8 @@ class StoreClient:
         try:
             await asyncio.shield(task)
         except Exception:
-            self._checked.pop(key, None)
+            if self._checked.get(key) is task:
+                del self._checked[key]
             raise
 
     async def map(self, work: Callable[[T], Coroutine[Any, Any, R]], items: Iterable[T]) -> list[R]:

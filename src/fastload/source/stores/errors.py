@@ -12,6 +12,8 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 from urllib.request import getproxies, proxy_bypass
 
+from typing_extensions import override
+
 from fastload.errors import SourceChangedError, StorageError
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NO_RANGES",
+    "NoRangeError",
     "check_length",
     "check_range",
     "check_size",
@@ -37,6 +40,8 @@ __all__ = [
 
 NO_RANGES = "Expected a store that answers with ranges, got the whole file"
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
+_WORD = re.compile(r"[A-Za-z]\w+")
+_CODE = re.compile(r"<Code>(\w+)</Code>")
 _STATUS = re.compile(r"status code:? (\d{3})\b")
 # The query of a URL may hold a signature, and the text before a host may hold a password.
 _QUERY = re.compile(r"\?[^\s\"'>]*")
@@ -86,9 +91,15 @@ _FINAL_NAMES = (
     "ReadError",
 )
 # botocore's error where there are no credentials, or where the metadata server that has them is too
-# busy to answer. The former is the user's setting, so few tries are made.
+# busy to answer.
 _NO_CREDENTIALS = "NoCredentialsError"
-_RETRIES_FOR_CREDENTIALS = 3
+# After errors that settings, or a server without ranges, make more likely than an outage.
+_FEW_RETRIES = 3
+# The host that tells the credentials of a machine in a cloud. obstore asks it where it finds none.
+_METADATA_HOST = "169.254.169.254"
+_ANON = 'storage_options={"anon": True} (gs://: {"token": "anon"})'
+_EXPIRED = ("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired")
+_SKEWED = ("RequestTimeTooSkewed", "RequestExpired")
 # Parts of errors of obstore, aiohttp and botocore about connections that a proxy may have refused.
 _UNCONNECTED = ("error sending request", "ProxyConnectionError", "ProxyError")
 _SERVER = re.compile(r"\b(https?)://([^/\s]+)")
@@ -100,30 +111,60 @@ class WrongLengthError(Exception):
     """An answer has more, fewer or other bytes than the request asked for."""
 
 
+class NoRangeError(Exception):
+    """An answer has another body, such as the whole file, in place of the range asked for.
+
+    Attributes:
+        answers: the server has answered with ranges before, so another try may succeed.
+    """
+
+    answers = False
+
+    @override
+    def __str__(self) -> str:
+        return "another body in place of the range"
+
+
 def check_length(data: Buffer, file: StoredFile, start: int, stop: int) -> None:
     """Raise unless an answer has as many bytes as the range [start, stop) of a file.
 
     Raises:
-        StorageError: the answer is the whole file, because the store ignores ranges.
+        NoRangeError: the answer is the whole file.
         WrongLengthError: the answer has another number of bytes.
     """
     got = len(memoryview(data))
     if got == stop - start:
         return
     if got == file.size:
-        raise StorageError(NO_RANGES)
+        raise NoRangeError
     raise WrongLengthError(f"{got} bytes")
 
 
-def check_range(header: str | None, file: StoredFile, start: int, stop: int) -> None:
-    """Check that a header Content-Range, if there is one, names the range [start, stop) of a file.
+def check_range(
+    header: str | None,
+    file: StoredFile,
+    start: int,
+    stop: int,
+    status: int = HTTPStatus.PARTIAL_CONTENT,
+) -> None:
+    """Check that an answer, by its head, has the range [start, stop) of a file.
+
+    Args:
+        header: the header Content-Range, which answers of some servers lack.
+        file: the file, as it was listed.
+        start: offset of the range.
+        stop: offset of the end of the range.
+        status: the HTTP status.
 
     Raises:
         FileNotFoundError: the file has another size than was listed.
-        WrongLengthError: the header names another range.
+        NoRangeError: the answer has no range.
+        WrongLengthError: the answer has another range.
     """
     found = _CONTENT_RANGE.match(header or "")
     if found is None:
+        if status == HTTPStatus.OK and (start, stop) != (0, file.size):
+            raise NoRangeError
         return
     if (int(found[1]), int(found[2])) != (start, stop - 1):
         raise WrongLengthError(f"bytes {found[1]} to {found[2]}")
@@ -154,6 +195,18 @@ def status_of(error: BaseException) -> int | None:
                 return value
     found = _STATUS.search(str(error))
     return int(found[1]) if found else None
+
+
+def code_of(error: BaseException) -> str:
+    """Return the store's own word for an error, such as ExpiredToken; "" without one."""
+    for each in (error, error.__cause__):
+        response = getattr(each, "response", None)
+        code = response.get("Error", {}).get("Code") if isinstance(response, dict) else None
+        code = code or getattr(each, "error_code", None)  # the latter of Azure's library
+        if isinstance(code, str) and _WORD.fullmatch(code):
+            return code
+    found = _CODE.search(str(error))  # obstore shows the body of the answer
+    return found[1] if found else ""
 
 
 def pause_s(error: BaseException) -> float:
@@ -204,7 +257,9 @@ def is_transient(error: BaseException) -> bool:
         return False
     if isinstance(error, OSError) and error.errno in _FINAL_NUMBERS:
         return False
-    if isinstance(error, WrongLengthError | asyncio.TimeoutError | ConnectionError | EOFError):
+    if isinstance(
+        error, WrongLengthError | NoRangeError | asyncio.TimeoutError | ConnectionError | EOFError
+    ):
         return True
     if str(error).startswith("Forbidden"):  # gcsfs raises this for a 403
         return False
@@ -222,8 +277,9 @@ def most_retries(error: BaseException, retries: int) -> int:
         error: the client's error, which `is_transient`.
         retries: the most retries after any error.
     """
-    if type(error).__name__ == _NO_CREDENTIALS:
-        return min(retries, _RETRIES_FOR_CREDENTIALS)
+    never = isinstance(error, NoRangeError) and not error.answers
+    if never or type(error).__name__ == _NO_CREDENTIALS:
+        return min(retries, _FEW_RETRIES)
     return retries
 
 
@@ -232,16 +288,32 @@ def describe(error: BaseException) -> str:
     status = status_of(error)
     if status is not None:
         phrase = HTTPStatus(status).phrase if status in HTTPStatus._value2member_map_ else ""
-        return f"HTTP {status} {phrase}".rstrip()
+        code = code_of(error)
+        return f"HTTP {status} {phrase}".rstrip() + (f" ({code})" if code else "")
     line, _, rest = str(error).partition("\n")
     if type(error).__name__ == "ParamValidationError":  # of which the first line is a heading
         line += " " + rest.partition("\n")[0]
-    if isinstance(error, WrongLengthError):
+    if isinstance(error, WrongLengthError | NoRangeError):
         return line
     if isinstance(error, asyncio.TimeoutError):
         return "no answer in time"
     line = without_secrets(line)
     return f"{type(error).__name__}: {line}" if line else type(error).__name__
+
+
+def _advice(error: BaseException) -> str:
+    """Say what to do about an error of credentials; "" for any other error."""
+    code, status = code_of(error), status_of(error)
+    if code in _EXPIRED:
+        return ": get new credentials, start the program again and load its last state"
+    if code in _SKEWED:
+        return ": set the clock of this machine"
+    if type(error).__name__ == _NO_CREDENTIALS or _METADATA_HOST in str(error):
+        return f": set credentials, or write {_ANON} for public files"
+    named = type(error).__name__ in ("PermissionDeniedError", "UnauthenticatedError")
+    if named or status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        return f": check what the credentials may read, or write {_ANON} for public files"
+    return ""
 
 
 def without_secrets(text: str) -> str:
@@ -263,7 +335,10 @@ def meaning(error: BaseException, what: str, tries: int) -> StorageError | Sourc
             f"{describe(error)}: the file was replaced or deleted"
         )
     times = f" after {tries} tries" if tries > 1 else ""
-    return StorageError(f"Expected {what}, got {describe(error)}{_proxy_hint(error)}{times}")
+    if isinstance(error, NoRangeError) and not error.answers:
+        return StorageError(f"{NO_RANGES}{times}")
+    got = f"{describe(error)}{_proxy_hint(error)}{times}"
+    return StorageError(f"Expected {what}, got {got}{_advice(error)}")
 
 
 def _proxy_hint(error: BaseException) -> str:

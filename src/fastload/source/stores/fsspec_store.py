@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import os
 import threading
 from dataclasses import replace
@@ -20,7 +21,7 @@ from typing_extensions import override
 
 from fastload.errors import StorageError
 from fastload.source.files import StoredFile
-from fastload.source.stores.errors import NO_RANGES, check_range, status_of, without_secrets
+from fastload.source.stores.errors import check_range, status_of, without_secrets
 from fastload.source.stores.fsspec_urls import is_one_at_a_time, open_url
 from fastload.source.stores.http_versions import check_version, is_strong, version_of
 from fastload.source.stores.obstore_options import GCS, S3
@@ -45,6 +46,8 @@ _S3_TOKENS = ("ContinuationToken", "NextContinuationToken")
 _GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
 # Idle connections are kept this long, as long as obstore keeps them.
 _IDLE_S = 90.0
+# What a host that a store redirects to may be told; any other header may hold a secret.
+_SAFE_HEADERS = ("accept", "accept-encoding", "if-match", "range", "user-agent")
 
 
 class MissingPackageError(StorageError):
@@ -141,9 +144,11 @@ async def _open(
             return _GcsStore(made)
         if _is_of(cls, "s3fs.core"):
             made.retries = 1
+            made.config_kwargs = {**_safe_s3_session(), **made.config_kwargs}
             made._call_s3 = _ended_at_a_page_again(made._call_s3, made, _S3_TOKENS)
             return _S3Store(made)
         if _is_of(cls, "fsspec.implementations.http"):
+            made.client_kwargs = _with_safe_redirects(made.client_kwargs)
             return _HttpStore(made)
         return _AsyncStore(made)
     return _ThreadStore(cls(*args, **{**options, **own}), threads, contextlib.nullcontext())
@@ -213,6 +218,54 @@ def _s3_options(options: dict[str, Any], io: IO) -> dict[str, Any]:
     return {**options, "config_kwargs": config | (options.get("config_kwargs") or {})}
 
 
+def _with_safe_redirects(session: Mapping[str, Any]) -> dict[str, Any]:
+    """Add an option to those of an aiohttp session: other hosts get no header with a secret.
+
+    aiohttp itself takes off Authorization and cookies alone.
+    """
+    return {**session, "trace_configs": [*session.get("trace_configs", ()), _safe_redirects()]}
+
+
+def _safe_redirects() -> Any:
+    import aiohttp
+    from yarl import URL
+
+    async def redirected(_session: Any, _context: Any, told: Any) -> None:
+        where = told.response.headers.get("Location", "")
+        with contextlib.suppress(ValueError):  # aiohttp raises an error at such an address
+            if told.url.join(URL(where)).origin() == told.url.origin():
+                return
+        for name in [name for name in told.headers if name.lower() not in _SAFE_HEADERS]:
+            del told.headers[name]
+
+    tracing = aiohttp.TraceConfig()
+    tracing.on_request_redirect.append(redirected)
+    return tracing
+
+
+def _safe_s3_session() -> dict[str, Any]:
+    """Return an option of aiobotocore's clients whose redirects tell other hosts no secret.
+
+    Versions before 2.22 have no such option.
+    """
+    from aiobotocore.config import AioConfig
+    from aiobotocore.httpsession import AIOHTTPSession
+
+    if "http_session_cls" not in inspect.signature(AioConfig.__init__).parameters:
+        return {}
+
+    class Session(AIOHTTPSession):
+        async def _get_session(self, *args: Any) -> Any:
+            session = await super()._get_session(*args)
+            if not session.trace_configs:
+                tracing = _safe_redirects()
+                tracing.freeze()
+                session.trace_configs.append(tracing)
+            return session
+
+    return {"http_session_cls": Session}
+
+
 async def _prepare_gcs(filesystem: Any, io: IO) -> None:
     # gcsfs would retry a request six times by itself, and not report the errors meanwhile.
     once = getattr(type(filesystem)._request, "__wrapped__", None)
@@ -223,7 +276,7 @@ async def _prepare_gcs(filesystem: Any, io: IO) -> None:
         from fsspec.implementations.http import get_client
 
         # gcsfs would close a session that it has opened itself from another thread.
-        session = dict(filesystem.session_kwargs)
+        session = _with_safe_redirects(filesystem.session_kwargs)
         if "connector" not in session:
             session["connector"] = aiohttp.TCPConnector(
                 limit=io.concurrency, keepalive_timeout=_IDLE_S
@@ -324,7 +377,8 @@ class _S3Store(_AsyncStore):
         answer = await self._fs._call_s3("get_object", **wanted, **self._fs.req_kw)
         try:
             check_version(file.version, answer.get("ETag"), answer.get("LastModified"))
-            check_range(answer.get("ContentRange"), file, start, stop)
+            status = answer["ResponseMetadata"]["HTTPStatusCode"]
+            check_range(answer.get("ContentRange"), file, start, stop, status)
             data: Buffer = await answer["Body"].read()
         finally:
             answer["Body"].close()
@@ -372,11 +426,8 @@ class _HttpStore(_AsyncStore):
             fs._raise_not_found_for_status(answer, file.path)
             got = answer.headers
             check_version(file.version, got.get("ETag"), got.get("Last-Modified"))
-            check_range(got.get("Content-Range"), file, start, stop)
-            data = await _at_most(stop - start, answer.content)
-        if len(data) > stop - start and answer.status == HTTPStatus.OK:
-            raise StorageError(NO_RANGES)
-        return data
+            check_range(got.get("Content-Range"), file, start, stop, answer.status)
+            return await _at_most(stop - start, answer.content)
 
 
 async def _at_most(most: int, content: Any) -> bytes:

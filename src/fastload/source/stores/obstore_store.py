@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from fastload.errors import StorageError
 from fastload.source.files import StoredFile
-from fastload.source.stores.errors import check_size
+from fastload.source.stores.errors import NoRangeError, check_size
 from fastload.source.stores.http_versions import check_version, is_strong, version_of
 from fastload.source.stores.obstore_options import (
     AZURE,
@@ -222,7 +222,12 @@ class NativeStore(Store):
         options: Any = {"range": (start, stop)}
         if is_strong(file.version):  # a weak ETag can't be matched
             options["version" if self._protocol in GCS else "if_match"] = file.version
-        answer = await obstore.get_async(store, name, options=options)
+        try:
+            answer = await obstore.get_async(store, name, options=options)
+        except Exception as error:
+            if is_whole(error):
+                raise NoRangeError from error
+            raise
         # Web servers, and proxies in front of stores, may ignore what the request asks for.
         meta = answer.meta
         etag = meta["version"] if self._protocol in GCS else meta["e_tag"]
@@ -271,7 +276,13 @@ class FallbackStore(Store):
     async def _opened(self) -> Store:
         if self._other is None:
             self._other = asyncio.ensure_future(self._open_other())
-        other = await asyncio.shield(self._other)
+        opening = self._other
+        try:
+            other = await asyncio.shield(opening)
+        except Exception:
+            if self._other is opening:
+                self._other = None
+            raise
         self.pins = other.pins
         return other
 

@@ -61,12 +61,14 @@ class ArrowStore(Store):
                 del self._open[next(iter(self._open))]
             opened = self._run(self._fs.open_input_file, file.path)
             self._open[file.path] = asyncio.ensure_future(opened)
+        opening = self._open[file.path]
         try:
             # The first request that waits for the file may be cancelled while others still wait.
-            handle = await asyncio.shield(self._open[file.path])
+            handle = await asyncio.shield(opening)
             data: Buffer = await self._run(handle.read_at, stop - start, start)
         except OSError:
-            self._open.pop(file.path, None)
+            if self._open.get(file.path) is opening:
+                del self._open[file.path]
             raise
         return data
 
