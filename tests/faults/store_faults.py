@@ -46,6 +46,8 @@ RETRIES = 2
 FILES, GROUPS, GROUP_ROWS = 3, 3, 500
 BUCKET = "bucket"
 
+CHANGES = ("change", "change unheeded")
+
 HEALED = "healed"
 STORAGE, CHANGED, CORRUPT = "StorageError", "SourceChangedError", "CorruptFileError"
 NOT_FOUND = "SourceNotFoundError"
@@ -77,8 +79,13 @@ CASES = {
     "stall for ever": Case(Fault("stall"), STORAGE, again=True),
     # A listing that can't be read is asked for again; footers have no checksum, but a signature.
     "wrong bytes": Case(Fault("flip"), CORRUPT, again=True, but=(("listing", STORAGE),)),
+    # A body of the right length, a range elsewhere, or another page, once.
+    "one bad body": Case(Fault("zeros")),
+    "shifted range": Case(Fault("shift")),
+    "odd 200": Case(Fault("page")),
     # A listing tells of the new one.
     "changed generation": Case("change", CHANGED, but=(("listing", HEALED),)),
+    "change not heeded": Case("change unheeded", CHANGED, but=(("listing", HEALED),)),
     "403": Case(Fault(403), STORAGE, again=True),
     "404": Case(Fault(404), CHANGED, again=True, but=(("listing", NOT_FOUND),)),
     "redirect": Case("redirect"),
@@ -187,19 +194,20 @@ class Strike:
     def made(self) -> None:
         """The dataset is there, and no more than that."""
         self._made = True
-        if self._case.fault == "change" and self._moment == "footer":
+        if self._case.fault in CHANGES and self._moment == "footer":
             self._change("train/part-1.parquet")
 
     def __call__(self, request):
+        unheeded = Fault("unconditional") if self._case.fault == "change unheeded" else None
         key = (request.path, request.range)
         if self._target is None and self._is_moment(request, key):
             self._target = key
         if key != self._target or (self.struck and not self._case.again):
-            return None
-        if self._case.fault == "change":
+            return unheeded
+        if self._case.fault in CHANGES:
             if self._moment != "footer":
                 self._change("train/" + (request.path.partition("train/")[2] or "part-1.parquet"))
-            return None
+            return unheeded
         self.struck = True
         if self._case.fault == "redirect":
             return Fault(307, headers={"Location": self._stage.other.url + request.target})
