@@ -254,7 +254,7 @@ def _safe_s3_session() -> dict[str, Any]:
     if "http_session_cls" not in inspect.signature(AioConfig.__init__).parameters:
         return {}
 
-    class Session(AIOHTTPSession):
+    class Session(AIOHTTPSession):  # type: ignore[misc]
         async def _get_session(self, *args: Any) -> Any:
             session = await super()._get_session(*args)
             if not session.trace_configs:
