@@ -143,7 +143,9 @@ def survey(
 def _other_spelling(name: str, file: SourceFile) -> str:
     """Return the name of the file's column that differs in case alone; "" without such one."""
     names = (".".join(leaf.names) for leaf in file.footer.leaves)
-    return next((each for each in names if each.casefold() == name.casefold()), "")
+    # A column of a table may have the name of one that was dropped: that is no other spelling.
+    others = (each for each in names if each != name)
+    return next((each for each in others if each.casefold() == name.casefold()), "")
 
 
 def _describe_nulls(nulls: Mapping[ColumnPlan, str], *, stacked: bool) -> str:
