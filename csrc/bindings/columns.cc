@@ -150,8 +150,9 @@ void RegisterColumns(py::module_& m) {
                        std::optional<py::bytes> fill, bool cast, bool unscaled,
                        bool exact, std::vector<int64_t> multipliers,
                        const std::vector<std::optional<py::bytes>>& constants,
-                       int32_t depth, int64_t list_size, int64_t list_items,
-                       bool null_lists, int64_t hash_buckets, uint64_t hash_seed,
+                       std::vector<int32_t> shared_levels, int32_t levels, int32_t depth,
+                       int64_t list_size, int64_t list_items, bool null_lists,
+                       int64_t hash_buckets, uint64_t hash_seed,
                        const std::optional<std::vector<py::object>>& vocabulary,
                        int64_t unknown, bool lengths_only) {
              ColumnSpec spec{.name = std::move(name),
@@ -164,6 +165,8 @@ void RegisterColumns(py::module_& m) {
                              .exact = exact,
                              .multipliers = std::move(multipliers),
                              .unscaled = unscaled,
+                             .shared_levels = std::move(shared_levels),
+                             .levels = levels,
                              .depth = depth,
                              .list_size = list_size,
                              .list_items = list_items,
@@ -181,17 +184,19 @@ void RegisterColumns(py::module_& m) {
              const size_t files = spec.leaves.size();
              CheckPerFile("multipliers", spec.multipliers.size(), files);
              CheckPerFile("constants", spec.constants.size(), files);
+             CheckPerFile("shared_levels", spec.shared_levels.size(), files);
              CheckCategories(spec);
              return spec;
            }),
            py::arg("name"), py::arg("leaves"), py::arg("dtype"), py::arg("bytes"),
            py::arg("fill"), py::arg("cast"), py::arg("unscaled"),
            py::arg("exact") = false, py::arg("multipliers") = py::tuple(),
-           py::arg("constants") = py::tuple(), py::arg("depth") = 0,
-           py::arg("list_size") = 0, py::arg("list_items") = -1,
-           py::arg("null_lists") = false, py::arg("hash_buckets") = 0,
-           py::arg("hash_seed") = 0, py::arg("vocabulary") = py::none(),
-           py::arg("unknown") = -1, py::arg("lengths_only") = false);
+           py::arg("constants") = py::tuple(), py::arg("shared_levels") = py::tuple(),
+           py::arg("levels") = 0, py::arg("depth") = 0, py::arg("list_size") = 0,
+           py::arg("list_items") = -1, py::arg("null_lists") = false,
+           py::arg("hash_buckets") = 0, py::arg("hash_seed") = 0,
+           py::arg("vocabulary") = py::none(), py::arg("unknown") = -1,
+           py::arg("lengths_only") = false);
 
   py::class_<OutputSpec>(m, "OutputSpec", "One tensor, or ragged tensor, of a batch.")
       .def(py::init([](const std::string& kind, std::vector<int32_t> columns,

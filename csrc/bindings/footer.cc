@@ -168,6 +168,10 @@ void RegisterFooter(py::module_& m) {
           "Number of elements of each list around a value, outermost first; 0 = any\n"
           "number.")
       .def_property_readonly(
+          "lists_around",
+          [](const Leaf& leaf) { return py::tuple(py::cast(leaf.lists_around)); },
+          "Number of these lists that are around each of `names`.")
+      .def_property_readonly(
           "tensor_shape",
           [](const Leaf& leaf) -> std::optional<py::tuple> {
             if (!leaf.tensor_shape.has_value()) return std::nullopt;

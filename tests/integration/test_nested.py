@@ -12,8 +12,10 @@ from fastload import (
     FastParquetDataset,
     Hash,
     NullValueError,
+    Pack,
     Pad,
     Ragged,
+    SchemaError,
     Stack,
 )
 from fastload.testing import assert_same_batches, assert_same_rows
@@ -254,3 +256,119 @@ def test_images_as_hugging_face_writes_them(tmp_path):
     assert list(batches[0]) == ["image.bytes", "image.path", "label"]
     assert batches[1]["image.bytes"][0] == bytes([7]) * 700
     assert_same_rows(batches, table)
+
+
+# Of each shape, the rows of a file without the field `f`, and those of a file with it.
+POINT = pa.struct({"a": pa.int32(), "s": pa.string()})
+FIELDS = {
+    "number": (pa.int32(), 7),
+    "float": (pa.float32(), 0.5),
+    "string": (pa.string(), "word"),
+    "list": (pa.list_(pa.int64()), [1, None, 2]),
+    "list of strings": (pa.list_(pa.string()), ["a", "bc"]),
+    "fixed list": (pa.list_(pa.float32(), 2), [1.5, 2.5]),
+    "struct": (POINT, {"a": 1, "s": "x"}),
+    "list of structs": (pa.list_(POINT), [{"a": 1, "s": "x"}, None]),
+    "map": (pa.map_(pa.string(), pa.int16()), [("k", 3)]),
+}
+
+
+def lists_of(items):
+    return [[items[0], items[1]], [], None, [items[2]], [None, items[0], items[0]]]
+
+
+def around(kind, items):
+    """Return columns that hold structs of a type, by the lists around them."""
+    lists, pairs = lists_of(items), [[items[0], items[1]], None, [items[2], None]] * 2
+    return {
+        "list": pa.array(lists, pa.list_(kind)),
+        "list of lists": pa.array(
+            [lists, [], None, [None, lists[0]], [[]]], pa.list_(pa.list_(kind))
+        ),
+        "struct": pa.array([{"l": each} for each in lists], pa.struct({"l": pa.list_(kind)})),
+        "map": pa.array(
+            [None if each is None else [(str(k), v) for k, v in enumerate(each)] for each in lists],
+            pa.map_(pa.string(), kind),
+        ),
+        "fixed": pa.array(pairs[:5], pa.list_(kind, 2)),
+        "list of fixed": pa.array(
+            [pairs, [], None, pairs[:1], [None]], pa.list_(pa.list_(kind, 2))
+        ),
+        "fixed of lists": pa.array(
+            [[lists, None], None, [[], lists], [lists, lists], [[], []]],
+            pa.list_(pa.list_(pa.list_(kind)), 2),
+        ),
+        "plain": pa.array([*items, None, items[0]], kind),
+    }
+
+
+def evolved(field, siblings):
+    """Return a table without the field `f`, and one with it."""
+    kind, value = FIELDS[field]
+    old = [{name: made(k) for name, (_, made) in siblings.items()} for k in range(3)]
+    new = [{**old[0], "f": value}, {**old[1], "f": None}, {**old[2], "f": value}]
+    of_siblings = {name: kind for name, (kind, _) in siblings.items()}
+    return [
+        pa.table(around(pa.struct(fields), items))
+        for fields, items in ((of_siblings, old), ({**of_siblings, "f": kind}, new))
+    ]
+
+
+SIBLINGS = {
+    "number": {"a": (pa.int64(), lambda k: k)},
+    "string": {"a": (pa.string(), "x".__mul__)},
+    "list": {"a": (pa.list_(pa.int64()), lambda k: [[4, 5, 6], [], None][k])},
+    "lists": {"a": (pa.list_(pa.list_(pa.string())), lambda k: [[["a", "b"], []], None, [[]]][k])},
+    "null": {"a": (pa.int8(), lambda k: None)},
+}
+
+
+@pytest.mark.parametrize("siblings", SIBLINGS)
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_field_of_structs_that_a_file_lacks(tmp_path, field, siblings):
+    """A list of the field has as many nulls as structs, as pyarrow unifies the files."""
+    old, new = evolved(field, SIBLINGS[siblings])
+    old = pa.concat_tables([old] * 3)
+    whole = pa.concat_tables([old, new], promote_options="permissive")
+    pages = {"data_page_size": 1, "write_batch_size": 1}
+    pq.write_table(old, tmp_path / "0.parquet", row_group_size=8, **pages)
+    pq.write_table(new, tmp_path / "1.parquet")
+    pq.write_table(whole, tmp_path / "whole.parquet")
+    paths = [tmp_path / "0.parquet", tmp_path / "1.parquet"]
+    columns = with_fill(StoredTables([tmp_path / "whole.parquet"]))
+    with FastParquetDataset(paths, columns=columns, batch_size=13) as dataset:
+        batches = list(dataset)
+        assert_same_rows(batches, whole, columns)
+        assert_same_rows([dataset.take([19, 0, 6, 14])], whole.take([19, 0, 6, 14]), columns)
+    one = FastParquetDataset(tmp_path / "whole.parquet", columns=columns, batch_size=13)
+    assert_same_batches(one, batches)
+    with FastParquetDataset(paths, nulls="mask") as dataset:
+        assert_same_rows(dataset, whole)
+
+
+def test_nulls_of_a_field_that_a_file_lacks(tmp_path):
+    """The nulls are those of stored rows: NaN in floats, else an error; packed rows count them."""
+    boxes = [[{"cls": 1}, {"cls": 2}]], [[{"cls": 4, "score": 0.5, "id": 7}]]
+    for number, rows in enumerate(boxes):
+        pq.write_table(pa.table({"boxes": rows}), tmp_path / f"{number}.parquet")
+    score = next(iter(FastParquetDataset(tmp_path, columns=["boxes.score"])))["boxes.score"]
+    assert str(score.tolist()) == "[[nan, nan], [0.5]]"
+    place = r"0\.parquet, row group 0, column `boxes.id`.*, row 0"
+    with pytest.raises(NullValueError, match=place):
+        list(FastParquetDataset(tmp_path, columns=["boxes.id"]))
+    columns = ["boxes.cls", "boxes.id"]
+    pack = Pack("boxes.cls", 3, along=["boxes.id"])
+    (packed,) = FastParquetDataset(tmp_path, columns=columns, nulls="zero", pack=pack)
+    assert packed["boxes.cls"].tolist() == [[1, 2, 4]]
+    assert packed["boxes.id"].tolist() == [[0, 0, 7]]
+
+
+def test_lists_of_another_depth_around_a_field_that_a_file_lacks(tmp_path):
+    rows = [[{"a": 1}]], [[[{"a": 1, "b": 2}]]]
+    for number, stored in enumerate(rows):
+        pq.write_table(pa.table({"l": stored}), tmp_path / f"{number}.parquet")
+    message = (
+        r"got 2 in .*1\.parquet and 1 in .*0\.parquet, which lacks the column - at column `l.b`"
+    )
+    with pytest.raises(SchemaError, match=message):
+        FastParquetDataset(tmp_path, columns=["l.b"])

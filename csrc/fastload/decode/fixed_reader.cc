@@ -166,11 +166,9 @@ class FlatFixedReader : public FixedReader {
 
 Result<std::unique_ptr<FixedReader>> MakeFixedReader(ChunkInput input,
                                                      const ColumnSpec* spec) {
+  if (spec->list_size > 0) return MakeListReader(std::move(input), spec);
   ARROW_ASSIGN_OR_RAISE(Converter converter,
                         Converter::Make(*input.descr, *spec, input.file));
-  if (spec->list_size > 0) {
-    return MakeListReader(std::move(input), spec, std::move(converter));
-  }
   if (input.descr->max_repetition_level() != 0) {
     return MakeError(ErrorKind::kUnsupported,
                      "Expected a flat column, got a repeated one");

@@ -80,6 +80,14 @@ struct ColumnSpec {
   // every file.
   std::vector<int64_t> multipliers;
   bool unscaled = false;  // decimals: the unscaled integer instead of a float
+  // How many levels of lists the column shares with the leaf of each file, by file index,
+  // where the leaf is another one, which stands in for a leaf that the file lacks: its
+  // lists are read, and every element in them is null. 0: the leaf is the column's own.
+  // Empty: 0 in every file.
+  std::vector<int32_t> shared_levels;
+  // Levels of lists around an element, those of a fixed size included; 0: `depth`, and
+  // one more with a list_size.
+  int32_t levels = 0;
   // Levels of variable-length lists around an item; 0: each row is one item.
   int32_t depth = 0;
   // Elements of an item that consists of nested fixed-size lists, over all its lists. 0:
@@ -108,6 +116,9 @@ struct ColumnSpec {
   const std::optional<std::string>& Constant(int32_t file) const {
     static const std::optional<std::string> none;
     return constants.empty() ? none : constants[static_cast<size_t>(file)];
+  }
+  int32_t SharedLevels(int32_t file) const {
+    return shared_levels.empty() ? 0 : shared_levels[static_cast<size_t>(file)];
   }
   int64_t Multiplier(int32_t file) const {
     return multipliers.empty() ? 1 : multipliers[static_cast<size_t>(file)];
@@ -169,6 +180,11 @@ struct OutputSpec {
 constexpr int64_t ItemBytes(const ColumnSpec& spec) {
   if (spec.bytes) return 0;
   return ItemSize(spec.dtype) * (spec.list_size > 0 ? spec.list_size : 1);
+}
+
+// Returns the levels of lists around an element.
+constexpr int32_t ListLevels(const ColumnSpec& spec) {
+  return spec.levels > 0 ? spec.levels : spec.depth + (spec.list_size > 0 ? 1 : 0);
 }
 
 // Returns how many levels of offsets a ragged output has: one for each level of lists,

@@ -19,8 +19,14 @@ using parquet::arrow::SchemaField;
 
 // The properties of a field that follow from the fields around the field.
 struct Around {
+  void Enter(std::string name) {
+    names.push_back(std::move(name));
+    lists_around.push_back(static_cast<int64_t>(list_sizes.size()));
+  }
+
   std::vector<std::string> names;
   std::vector<int64_t> list_sizes;
+  std::vector<int64_t> lists_around;             // each of the names
   const FixedShapeTensorType* tensor = nullptr;  // the list directly around the field
 };
 
@@ -32,7 +38,9 @@ class LeafReader {
         fields_(leaves_.size()) {}
 
   Status ReadRoot(const SchemaField& root) {
-    return Read(root, Around{.names = {root.field->name()}});
+    Around around;
+    around.Enter(root.field->name());
+    return Read(root, std::move(around));
   }
 
   Result<Leaves> Finish() && {
@@ -83,7 +91,7 @@ class LeafReader {
   Status ReadStruct(const SchemaField& field, const Around& around) {
     for (const SchemaField& child : field.children) {
       Around inside = around;
-      inside.names.push_back(child.field->name());
+      inside.Enter(child.field->name());
       inside.tensor = nullptr;
       ARROW_RETURN_NOT_OK(Read(child, std::move(inside)));
     }
@@ -98,8 +106,8 @@ class LeafReader {
     }
     around.list_sizes.push_back(0);
     Around value = around;
-    around.names.emplace_back("key");
-    value.names.emplace_back("value");
+    around.Enter("key");
+    value.Enter("value");
     ARROW_RETURN_NOT_OK(ReadChild(field.children[0], 0, std::move(around)));
     return ReadChild(field.children[0], 1, std::move(value));
   }
@@ -115,6 +123,7 @@ class LeafReader {
         .max_definition_level = descr->max_definition_level(),
         .max_repetition_level = descr->max_repetition_level(),
         .list_sizes = std::move(around.list_sizes),
+        .lists_around = std::move(around.lists_around),
     };
     if (around.tensor != nullptr) {
       leaf.tensor_shape = around.tensor->shape();

@@ -27,6 +27,8 @@ struct Leaf {
   // For each of the max_repetition_level lists around a value, outermost first: the
   // number of elements by the writer's own Arrow schema; 0: any number.
   std::vector<int64_t> list_sizes;
+  // How many of these lists are around each of `names`.
+  std::vector<int64_t> lists_around;
   // The stored shape of the arrow.fixed_shape_tensor, if the innermost list is one; the
   // shape may have no dimension. tensor_permutation is the tensor's permutation, if any:
   // dimension i of the tensor is stored dimension permutation[i].

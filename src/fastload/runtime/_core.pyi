@@ -33,6 +33,8 @@ class Leaf:
     @property
     def list_sizes(self) -> tuple[int, ...]: ...
     @property
+    def lists_around(self) -> tuple[int, ...]: ...
+    @property
     def tensor_shape(self) -> tuple[int, ...] | None: ...
     @property
     def tensor_permutation(self) -> tuple[int, ...]: ...
@@ -138,6 +140,8 @@ class ColumnSpec:
         exact: bool = False,
         multipliers: Sequence[int] = (),
         constants: Sequence[_Bytes | None] = (),
+        shared_levels: Sequence[int] = (),
+        levels: int = 0,
         depth: int = 0,
         list_size: int = 0,
         list_items: int = -1,

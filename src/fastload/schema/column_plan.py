@@ -51,6 +51,10 @@ class ColumnPlan:
             every file.
         constants: value for each file that lacks the column, encoded as `fill` is; () = null in
             all these files.
+        shared_levels: how many levels of lists the column shares with the leaf of each file, if
+            another leaf stands in for one that the file lacks: all elements are null; 0 = the leaf
+            is the column's own; () = 0 in every file.
+        levels: levels of lists around an element, those of fixed sizes included.
         depth: levels of lists of varying lengths around an item.
         list_size: elements of an item that is a list of a fixed size; 0 = an item is one element.
         list_items: items of every list at a depth of 1; -1 = lists have any length.
@@ -72,6 +76,8 @@ class ColumnPlan:
     exact: bool = False
     multipliers: tuple[int, ...] = ()
     constants: tuple[builtins.bytes | None, ...] = ()
+    shared_levels: tuple[int, ...] = ()
+    levels: int = 0
     depth: int = 0
     list_size: int = 0
     list_items: int = -1
@@ -90,6 +96,12 @@ class ColumnPlan:
     def constant(self, file: int) -> builtins.bytes | None:
         """Return the value for a file that lacks the column; None = null."""
         return self.constants[file] if self.constants else None
+
+    def reads(self, file: int) -> tuple[int, int, builtins.bytes | None, int]:
+        """Return what tells the values of a file from those of another file with equal bytes."""
+        shared = self.shared_levels[file] if self.shared_levels else 0
+        factor = self.multipliers[file] if self.multipliers else 1
+        return self.leaves[file], shared, self.constant(file), factor
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +165,14 @@ def plan_leaf(
     null_lists = zero or isinstance(spec, Codes) or spec.fill is not None
     fixed = stored.list_sizes[depth:]
     size = math.prod(fixed) if fixed else 0
-    plan = replace(plan, depth=depth, list_size=size, null_lists=null_lists)
+    plan = replace(
+        plan,
+        shared_levels=leaf.shared_levels,
+        levels=len(stored.list_sizes),
+        depth=depth,
+        list_size=size,
+        null_lists=null_lists,
+    )
     return plan, replace(item, shape=shape, strides=strides)
 
 

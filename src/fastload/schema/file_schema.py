@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
+import torch
 
 from fastload.errors import SchemaError, UnsupportedTypeError
 from fastload.schema import leaf_types
 from fastload.schema.hub_features import features_of
+from fastload.schema.leaf_types import LeafType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from fastload.runtime.native import core
     from fastload.schema.hub_features import Feature
-    from fastload.schema.leaf_types import LeafType
     from fastload.source.files import SourceFile
     from fastload.source.tables.table import TableColumns
 
@@ -37,6 +38,7 @@ class FileSchema:
         types: pyarrow's schema of the leaves.
         indices: indices of the leaves of each path.
         groups: paths of the structs and lists, which have leaves below them.
+        inside: index of the leaf below each of them that is read fastest for its levels.
         features: features of a Hugging Face dataset, by the file's own paths of leaves.
     """
 
@@ -46,6 +48,7 @@ class FileSchema:
     types: Any
     indices: dict[Path, list[int]]
     groups: frozenset[Path]
+    inside: dict[Path, int]
     features: dict[Path, Feature]
 
     @classmethod
@@ -58,14 +61,21 @@ class FileSchema:
             columns: columns of the file's table, whose names count; None = the file's own names.
         """
         leaves = footer.leaves
-        paths = [leaf.names for leaf in leaves] if columns is None else columns.find(footer, path)
+        if columns is None:
+            paths = [(leaf.names, groups_above(leaf.names)) for leaf in leaves]
+        else:
+            paths = columns.find(footer, path)
         indices: dict[Path, list[int]] = {}
-        for index, names in enumerate(paths):
+        inside: dict[Path, int] = {}
+        for index in sorted(range(len(leaves)), key=lambda index: _cost(leaves[index])):
+            for group in paths[index][1]:
+                inside.setdefault(group, index)
+        for index, (names, _) in enumerate(paths):
             if names is not None:
                 indices.setdefault(names, []).append(index)
         groups = frozenset(group for found in indices for group in groups_above(found))
         features = features_of(footer)
-        return cls(path, footer, leaves, pa.schema(footer), indices, groups, features)
+        return cls(path, footer, leaves, pa.schema(footer), indices, groups, inside, features)
 
     def find(self, path: Path) -> int | None:
         """Return the index of the leaf at `path`, or None if the schema has no such leaf."""
@@ -94,6 +104,23 @@ class FileSchema:
         if index is None or not self.leaves[index].list_sizes:
             return None
         return index if pa.types.is_null(self.types.field(index).type) else None
+
+    def find_sibling(self, path: Path) -> Sibling | None:
+        """Return a leaf of the struct or list in which the schema lacks a leaf at `path`.
+
+        None = the schema lacks all structs around the leaf, or a column rules the leaf out.
+        """
+        for group in reversed(groups_above(path)):
+            if group in self.inside:
+                return None if self.other(path) else Sibling(self.inside[group], len(group))
+        return None
+
+    def null_in_lists(self, index: int, levels: int) -> LeafType:
+        """Return the type of nulls in the outermost `levels` lists around a leaf."""
+        leaf = self.leaves[index]
+        feature = self.features.get(leaf.names)
+        sizes = leaf.list_sizes if feature is None else feature.fixed_sizes(leaf.list_sizes)
+        return LeafType(pa.null(), "null", torch.float32, list_sizes=sizes[:levels])
 
     def other(self, path: Path) -> str | None:
         """Describe the column that rules out a leaf at `path` in this schema; None = no column."""
@@ -127,6 +154,18 @@ class FileSchema:
         """Return the names of a leaf's classes, by number; () if the leaf has none."""
         feature = self.features.get(self.leaves[index].names)
         return () if feature is None else feature.names
+
+
+class Sibling(NamedTuple):
+    """A leaf beside a leaf that a file lacks.
+
+    Attributes:
+        index: index of the leaf.
+        depth: number of names that the paths of both leaves share.
+    """
+
+    index: int
+    depth: int
 
 
 def group_files(
@@ -172,6 +211,11 @@ def merge_paths(schemas: Sequence[FileSchema]) -> Iterable[Path]:
         if path not in groups or not all(schema.is_null(path) for schema in schemas)
     )
     return sorted(kept, key=lambda path: [rank[part] for part in (*groups_above(path), path)])
+
+
+def _cost(leaf: core.Leaf) -> tuple[int, bool]:
+    """Return a key that orders leaves by the time that their levels take to read."""
+    return len(leaf.list_sizes), leaf.physical_type == "BYTE_ARRAY"
 
 
 def groups_above(path: Path) -> list[Path]:

@@ -212,9 +212,8 @@ def _as_deep(stored: LeafType, other: LeafType) -> LeafType:
     missing = len(other.list_sizes) - len(stored.list_sizes)
     if stored.kind != "null" or missing <= 0:
         return stored
-    # The core knows the lists of such a file from their levels alone, so their sizes may vary.
     inner = other.list_sizes[len(stored.list_sizes) :]
-    return replace(stored, list_sizes=(0,) * len(stored.list_sizes) + inner)
+    return replace(stored, list_sizes=stored.list_sizes + inner)
 
 
 def _in_zone_of(first: LeafType, second: LeafType) -> Any:
@@ -226,8 +225,10 @@ def _in_zone_of(first: LeafType, second: LeafType) -> Any:
 
 
 def _common_values(first: LeafType, second: LeafType) -> LeafType | None:
-    if first.arrow == second.arrow:
+    if first.arrow == second.arrow or second.kind == "null":
         return first
+    if first.kind == "null":
+        return second
     schemas = [
         pa.schema([("column", arrow)]) for arrow in (first.arrow, _in_zone_of(first, second))
     ]

@@ -19,6 +19,7 @@ from fastload.source.hive import HiveKey, find_keys, keys_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from fastload.schema.file_schema import Sibling
     from fastload.source.source import Source
 
 __all__ = ["FileLeaves", "SelectedLeaf", "describe_not_found"]
@@ -40,6 +41,9 @@ class SelectedLeaf:
         type: common type, as which the leaves of all files are read.
         stored: type of the leaf in each file (the common type where a file lacks the leaf);
             () = every file stores the common type.
+        shared_levels: how many levels of lists the leaf shares with the one in each file, if that
+            is another leaf, which stands in for one that the file lacks; 0 = it is none; () = 0 in
+            every file.
         constants: for each file, the value of all rows if the file lacks the leaf: a number,
             decimal, str or bytes, or None for null; () = null in all these files.
         names: names of the classes, by number; () = the leaf has none.
@@ -49,6 +53,7 @@ class SelectedLeaf:
     indices: tuple[int, ...]
     type: LeafType
     stored: tuple[LeafType, ...] = ()
+    shared_levels: tuple[int, ...] = ()
     constants: tuple[Any, ...] = ()
     names: tuple[str, ...] = ()
 
@@ -144,25 +149,38 @@ class FileLeaves:
             None if index is None else schema.resolve(index)
             for schema, index in zip(self._schemas, found, strict=True)
         ]
-        self._stand_in(path, found, stored)
+        shared = self._stand_in(path, found, stored)
         common = self._common(path, stored)
         name = ".".join(path)
         indices: list[int] = [-1 if index is None else index for index in found]
         if key is not None:
             return self._keyed(key, indices, stored, common, dtype)
         assert common is not None
+        constants = self._constants(path, common)
+        shared_by_file = self._by_file(shared) if any(shared) else ()
+        for file, levels, value in zip(self.source.files, shared_by_file, constants, strict=False):
+            if levels and value is not None:
+                raise SchemaError(
+                    f"Expected no default value for a field inside lists, got {value!r}: rewrite "
+                    f"the file, or leave the column out - at {file.path}, column `{name}`"
+                )
         return SelectedLeaf(
             name,
             self._by_file(indices),
             common,
             self._stored_by_file(stored, common),
-            self._constants(path, common),
-            self._class_names(name, indices),
+            shared_by_file,
+            constants,
+            self._class_names(name, indices, shared),
         )
 
-    def _class_names(self, name: str, indices: Sequence[int]) -> tuple[str, ...]:
-        schemas = zip(self._schemas, indices, strict=True)
-        names = common_names([s.class_names(index) for s, index in schemas if index >= 0])
+    def _class_names(
+        self, name: str, indices: Sequence[int], shared: Sequence[int]
+    ) -> tuple[str, ...]:
+        schemas = zip(self._schemas, indices, shared, strict=True)
+        names = common_names(
+            [s.class_names(index) for s, index, levels in schemas if index >= 0 and not levels]
+        )
         if names is None:
             warn(
                 "The files name one class differently, so the field of the output has no names: "
@@ -171,20 +189,46 @@ class FileLeaves:
             )
         return names or ()
 
-    def _stand_in(self, path: Path, found: list[int | None], stored: list[LeafType | None]) -> None:
-        """Fill in leaves of type null for files that store the structs and lists of `path` as null.
+    def _stand_in(
+        self, path: Path, found: list[int | None], stored: list[LeafType | None]
+    ) -> list[int]:
+        """Fill in leaves for files that lack the leaf at `path`, for the sake of the lists.
 
-        If some file stores lists at `path`, leaves of type null outside lists are dropped.
+        A file that stores the structs and lists of `path` as null has a leaf of type null in
+        their place. A file with the structs has other leaves in them, which know the lengths of
+        the lists. If some file stores lists at `path`, leaves of type null outside lists are
+        dropped.
+
+        Returns:
+            For each schema, how many levels of lists the leaf at `path` shares with the leaf of
+            another path that was filled in; 0 = none was.
+
+        Raises:
+            SchemaError: the levels of lists differ between files.
         """
+        shared = [0] * len(found)
+        own = [
+            (schema, schema.leaves[index].lists_around)
+            for schema, index in zip(self._schemas, found, strict=True)
+            if index is not None
+        ]
         for number, schema in enumerate(self._schemas):
-            if found[number] is None:
-                found[number] = index = schema.find_null(path)
-                stored[number] = None if index is None else schema.resolve(index)
+            if found[number] is not None:
+                continue
+            found[number] = index = schema.find_null(path)
+            if index is not None:
+                stored[number] = schema.resolve(index)
+            elif (sibling := schema.find_sibling(path)) is not None:
+                shared[number] = levels = _shared_levels(path, schema, sibling, own)
+                if levels:
+                    found[number] = sibling.index
+                    stored[number] = schema.null_in_lists(sibling.index, levels)
         if not any(type_ and type_.list_sizes for type_ in stored):
-            return
+            return shared
         for number, type_ in enumerate(stored):
             if type_ and type_.kind == "null" and not type_.list_sizes:
                 found[number] = stored[number] = None
+        return shared
 
     def find(self, name: str) -> list[Path]:
         """Return the paths of the leaf called `name`, or of all leaves below a struct `name`.
@@ -253,7 +297,7 @@ class FileLeaves:
             tuple(-1 if named else index for index, named in leaves),
             common,
             self._stored_by_file(stored, common),
-            constants,
+            constants=constants,
         )
 
     def _constants(self, path: Path, common: LeafType) -> tuple[Any, ...]:
@@ -291,6 +335,35 @@ class FileLeaves:
         if all(type_ is None or type_ == common for type_ in stored):
             return ()
         return self._by_file([type_ or common for type_ in stored])
+
+
+def _shared_levels(
+    path: Path,
+    schema: FileSchema,
+    sibling: Sibling,
+    own: Sequence[tuple[FileSchema, tuple[int, ...]]],
+) -> int:
+    """Return how many levels of lists a leaf that a schema lacks shares with its sibling.
+
+    Args:
+        path: path of the leaf.
+        schema: the schema that lacks the leaf.
+        sibling: the leaf's sibling in the schema.
+        own: the schemas that have the leaf, and the lists around each of the names of its path.
+
+    Raises:
+        SchemaError: another schema has more levels, or fewer.
+    """
+    levels = schema.leaves[sibling.index].lists_around[sibling.depth]
+    for other, around in own:
+        if around[sibling.depth] != levels:
+            raise SchemaError(
+                f"Expected as many levels of lists around the fields of "
+                f"`{'.'.join(path[: sibling.depth])}` in all files, got {around[sibling.depth]} in "
+                f"{other.path} and {levels} in {schema.path}, which lacks the column - at column "
+                f"`{'.'.join(path)}`"
+            )
+    return levels
 
 
 def _plain(scalar: Any) -> Any:

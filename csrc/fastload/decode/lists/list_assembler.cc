@@ -133,6 +133,10 @@ Status ListAssembler::AddBytes(const LevelSpan& span) {
         continue;
       }
     }
+    if (repetition[i] > thresholds_.most_repetition) {
+      ++i;
+      continue;
+    }
     at_ = i;
     ARROW_RETURN_NOT_OK(Enter(repetition[i], definition[i]));
     ++i;
@@ -229,7 +233,8 @@ Status ListAssembler::AtElement(const Status& status) const {
   element += flushed_;
   int64_t level = 0;
   for (;; ++level) {
-    const bool is_element = span_->definition[level] >= thresholds_.element.back();
+    const bool is_element = span_->definition[level] >= thresholds_.element.back() &&
+                            span_->repetition[level] <= thresholds_.most_repetition;
     if (is_element && element-- == 0) break;
   }
   return AtValue(status, level);

@@ -29,6 +29,9 @@ class ListAssembler {
   // Completes the rows.
   Status Finish();
 
+  // Returns the definition level of a value.
+  int present() const { return thresholds_.max_definition; }
+
  private:
   // Neighbouring null lists in an item. Their number of elements is known when the item
   // is complete. A run of levels of a few bytes may stand for billions of null lists, so

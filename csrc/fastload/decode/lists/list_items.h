@@ -41,9 +41,9 @@ class ListItems {
 // Fixed-width elements without gaps.
 class FixedItems : public ListItems {
  public:
-  // `values` and `spec` are borrowed.
+  // `values` and `spec` are borrowed. `values` may be null if all elements are null.
   FixedItems(FixedValues* values, const ColumnSpec* spec)
-      : values_(values), spec_(spec) {}
+      : values_(values), spec_(spec), item_size_(ItemSize(spec->dtype)) {}
 
   Status Append(int64_t n) override;
   Status AppendMixed(const uint8_t* valid, int64_t n, int64_t non_null) override;
@@ -53,7 +53,7 @@ class FixedItems : public ListItems {
   // Appends n elements, and returns the memory to write the elements to.
   virtual Result<uint8_t*> Extend(int64_t n) = 0;
 
-  int item_size() const { return values_->item_size(); }
+  int item_size() const { return item_size_; }
 
   FixedValues* values() const { return values_; }
 
@@ -62,6 +62,7 @@ class FixedItems : public ListItems {
 
   FixedValues* values_;
   const ColumnSpec* spec_;
+  const int item_size_;
   // Values on their way to elements among nulls; one value is read past the last.
   std::array<uint64_t, kBlock + 1> block_;
 };
@@ -147,7 +148,7 @@ class FixedNestedItems : public FixedItems, public NestedItems {
 
 class ByteNestedItems : public ListItems, public NestedItems {
  public:
-  // `values` and `spec` are borrowed.
+  // As of FixedItems.
   ByteNestedItems(BytesValues* values, const ColumnSpec* spec)
       : values_(values), spec_(spec) {}
 

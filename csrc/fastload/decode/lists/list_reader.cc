@@ -8,6 +8,7 @@
 #include "fastload/decode/lists/list_assembler.h"
 #include "fastload/decode/lists/list_items.h"
 #include "fastload/decode/lists/nested_cursor.h"
+#include "fastload/decode/values/convert.h"
 #include "fastload/decode/values/fixed_values.h"
 
 namespace fastload {
@@ -16,13 +17,20 @@ namespace {
 
 class FixedListReader : public FixedReader {
  public:
-  FixedListReader(ChunkInput input, const ColumnSpec* spec, Converter converter)
+  // `values` is null if the leaf stands in for the column's own.
+  FixedListReader(ChunkInput input, const ColumnSpec* spec,
+                  std::unique_ptr<FixedValues> values)
       : list_size_(spec->list_size),
-        row_bytes_(spec->list_size * converter.item_size()),
-        values_(input.descr, std::move(converter), input.pool),
-        items_(&values_, spec),
-        assembler_(ThresholdsOf(*input.descr), spec, &items_),
-        cursor_(std::move(input), &values_, spec->list_size) {}
+        row_bytes_(ItemBytes(*spec)),
+        values_(std::move(values)),
+        items_(values_.get(), spec),
+        assembler_(
+            ThresholdsOf(*input.descr, ListLevels(*spec), spec->SharedLevels(input.file)),
+            spec, &items_),
+        cursor_(
+            std::move(input),
+            values_ == nullptr ? static_cast<PageValues*>(&no_values_) : values_.get(),
+            spec->list_size, assembler_.present()) {}
 
   Status Skip(int64_t rows) override {
     return CatchParquet([&] { return cursor_.Skip(rows); });
@@ -70,10 +78,11 @@ class FixedListReader : public FixedReader {
 
   int64_t list_size_;
   int64_t row_bytes_;
-  FixedValues values_;
+  NoValues no_values_;
+  std::unique_ptr<FixedValues> values_;
   MemoryItems items_;  // borrows values_
   ListAssembler assembler_;
-  NestedCursor cursor_;  // holds a pointer to values_
+  NestedCursor cursor_;  // holds a pointer to values_ or no_values_
   std::vector<uint8_t> block_;
   std::vector<uint8_t> valid_;
 };
@@ -81,8 +90,7 @@ class FixedListReader : public FixedReader {
 }  // namespace
 
 Result<std::unique_ptr<FixedReader>> MakeListReader(ChunkInput input,
-                                                    const ColumnSpec* spec,
-                                                    Converter converter) {
+                                                    const ColumnSpec* spec) {
   if (spec->depth != 0) {
     return Status::Invalid("Expected a depth of 0, got ", spec->depth);
   }
@@ -90,7 +98,13 @@ Result<std::unique_ptr<FixedReader>> MakeListReader(ChunkInput input,
     return MakeError(ErrorKind::kUnsupported,
                      "Expected a column of lists, got a flat one");
   }
-  return std::make_unique<FixedListReader>(std::move(input), spec, std::move(converter));
+  std::unique_ptr<FixedValues> values;
+  if (spec->SharedLevels(input.file) == 0) {
+    ARROW_ASSIGN_OR_RAISE(Converter converter,
+                          Converter::Make(*input.descr, *spec, input.file));
+    values = std::make_unique<FixedValues>(input.descr, std::move(converter), input.pool);
+  }
+  return std::make_unique<FixedListReader>(std::move(input), spec, std::move(values));
 }
 
 }  // namespace fastload

@@ -39,15 +39,16 @@ int64_t Present(const LevelSpan& span, int max_definition) {
 
 }  // namespace
 
-NestedCursor::NestedCursor(ChunkInput input, PageValues* values, int64_t row_length)
-    : max_definition_(PresentLevel(*input.descr)),
+NestedCursor::NestedCursor(ChunkInput input, PageValues* values, int64_t row_length,
+                           int present)
+    : max_definition_(present),
       pages_(
           std::move(input.pages), values,
           [this](const parquet::DataPageStats& stats) { return PassOver(stats); },
           input.decoded_pages, arrow::default_memory_pool(), std::move(input.dictionary)),
       values_(values),
       known_page_rows_(std::move(input.page_rows)),
-      levels_(*input.descr, row_length),
+      levels_(*input.descr, row_length, present),
       rows_(input.rows),
       rows_left_(input.rows),
       levels_left_(input.levels) {}

@@ -17,8 +17,9 @@ namespace fastload {
 class NestedCursor {
  public:
   // `values` is borrowed, and outlives the cursor. `row_length` is the likely number of
-  // elements of a row; 0: unknown.
-  NestedCursor(ChunkInput input, PageValues* values, int64_t row_length);
+  // elements of a row; 0: unknown. `present` is the definition level of a value:
+  // ListThresholds::max_definition.
+  NestedCursor(ChunkInput input, PageValues* values, int64_t row_length, int present);
 
   // Skips `rows` rows when the next rows are read. Whole pages whose headers state their
   // rows (V2 pages) are not decompressed.

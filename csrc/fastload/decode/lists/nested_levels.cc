@@ -11,7 +11,8 @@ constexpr int64_t kShortRun = 256;
 
 }  // namespace
 
-ListThresholds ThresholdsOf(const parquet::ColumnDescriptor& descr, int64_t levels) {
+ListThresholds ThresholdsOf(const parquet::ColumnDescriptor& descr, int64_t levels,
+                            int shared) {
   std::vector<const parquet::schema::Node*> path;
   for (const auto* node = descr.schema_node().get(); node->parent() != nullptr;
        node = node->parent()) {
@@ -25,6 +26,11 @@ ListThresholds ThresholdsOf(const parquet::ColumnDescriptor& descr, int64_t leve
     if ((*node)->is_repeated()) thresholds.element.push_back(definition);
   }
   thresholds.max_definition = PresentLevel(descr);
+  if (shared > 0) {
+    thresholds.element.resize(static_cast<size_t>(shared));
+    thresholds.max_definition = definition + 1;
+    thresholds.most_repetition = shared;
+  }
   while (static_cast<int64_t>(thresholds.element.size()) < levels) {
     // A level beyond the maximum makes all these lists null.
     thresholds.element.push_back(definition + 2);
@@ -32,8 +38,9 @@ ListThresholds ThresholdsOf(const parquet::ColumnDescriptor& descr, int64_t leve
   return thresholds;
 }
 
-NestedLevels::NestedLevels(const parquet::ColumnDescriptor& descr, int64_t row_length)
-    : max_definition_(PresentLevel(descr)),
+NestedLevels::NestedLevels(const parquet::ColumnDescriptor& descr, int64_t row_length,
+                           int present)
+    : max_definition_(present),
       row_length_(row_length),
       repetition_(descr.max_repetition_level()),
       definition_(descr.max_definition_level()) {}

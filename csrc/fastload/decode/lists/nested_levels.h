@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <climits>
 #include <cstdint>
 #include <vector>
 
@@ -22,12 +23,16 @@ struct ListThresholds {
   // list has elements. One level below, the list is empty; further below, the list or a
   // struct around the list is null.
   std::vector<int> element;
+  // Larger repetition levels are of lists inside the elements, and are passed over.
+  int most_repetition = INT_MAX;
 };
 
 // Returns the thresholds of a leaf. Every repeated group on the path to the leaf is a
 // list, annotated or not. The elements of a leaf of type null may themselves be null
-// lists; `levels` is the depth of lists in all.
-ListThresholds ThresholdsOf(const parquet::ColumnDescriptor& descr, int64_t levels = 0);
+// lists; `levels` is the depth of lists in all. With `shared` above 0, the leaf stands in
+// for another one: the elements of its outermost `shared` levels of lists are null.
+ListThresholds ThresholdsOf(const parquet::ColumnDescriptor& descr, int64_t levels = 0,
+                            int shared = 0);
 
 // Consecutive levels: one pair for each element or null, and for each empty or null list.
 struct LevelSpan {
@@ -60,8 +65,9 @@ struct LevelSpan {
 // The levels of the pages of a column chunk, page after page.
 class NestedLevels {
  public:
-  // `row_length` is the likely number of elements of a row; 0: unknown.
-  NestedLevels(const parquet::ColumnDescriptor& descr, int64_t row_length);
+  // `row_length` is the likely number of elements of a row; 0: unknown. `present` is the
+  // definition level of a value: ListThresholds::max_definition.
+  NestedLevels(const parquet::ColumnDescriptor& descr, int64_t row_length, int present);
 
   // Takes the levels of a page whose bytes are borrowed. Returns how many bytes of the
   // page precede the values.

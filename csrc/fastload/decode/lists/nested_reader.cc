@@ -16,11 +16,6 @@ namespace {
 // elements may be wrong.
 constexpr int64_t kMostExpected = int64_t{1} << 22;
 
-// Returns the least number of levels of lists around an element.
-int64_t LevelsOf(const ColumnSpec& spec) {
-  return spec.depth + (spec.list_size == 0 ? 0 : 1);
-}
-
 class ListNestedReader : public NestedReader {
  public:
   ListNestedReader(ChunkInput input, const ColumnSpec* spec,
@@ -28,12 +23,15 @@ class ListNestedReader : public NestedReader {
       : spec_(spec),
         values_(std::move(values)),
         items_(std::move(items)),
-        assembler_(ThresholdsOf(*input.descr, LevelsOf(*spec)), spec, items_->items()),
+        assembler_(
+            ThresholdsOf(*input.descr, ListLevels(*spec), spec->SharedLevels(input.file)),
+            spec, items_->items()),
         mean_length_(input.levels == INT64_MAX || input.rows <= 0
                          ? 1
                          : static_cast<double>(input.levels) /
                                static_cast<double>(input.rows)),
-        cursor_(std::move(input), values_.get(), /*row_length=*/0) {}
+        cursor_(std::move(input), values_.get(), /*row_length=*/0, assembler_.present()) {
+  }
 
   Status Skip(int64_t rows) override {
     return CatchParquet([&] { return cursor_.Skip(rows); });
@@ -105,10 +103,12 @@ class SizedNestedReader : public NestedReader {
 Status CheckLevels(const ChunkInput& input, const ColumnSpec& spec) {
   const int64_t levels = input.descr->max_repetition_level();
   if (spec.depth < 1) return Status::Invalid("Expected lists, got a depth of 0");
+  const int32_t shared = spec.SharedLevels(input.file);
+  if (shared > 0 && shared <= levels && shared <= ListLevels(spec)) return Status::OK();
   if (spec.list_size == 0 ? levels == spec.depth : levels > spec.depth) {
     return Status::OK();
   }
-  const int64_t depth = LevelsOf(spec);
+  const int64_t depth = spec.depth + (spec.list_size == 0 ? 0 : 1);
   if (levels > 0 && levels < depth && input.descr->logical_type()->is_null()) {
     return Status::OK();
   }
@@ -129,6 +129,17 @@ Result<std::unique_ptr<NestedReader>> NestedReader::Make(ChunkInput input,
     if (spec->list_items < 0) return reader;
     return std::make_unique<SizedNestedReader>(std::move(reader), spec->list_items);
   };
+  if (spec->SharedLevels(input.file) > 0) {
+    std::unique_ptr<NestedItems> items;
+    if (spec->lengths_only) {
+      items = std::make_unique<CountedItems>();
+    } else if (spec->bytes) {
+      items = std::make_unique<ByteNestedItems>(nullptr, spec);
+    } else {
+      items = std::make_unique<FixedNestedItems>(nullptr, spec);
+    }
+    return make(std::make_unique<NoValues>(), std::move(items));
+  }
   if (spec->bytes) {
     ARROW_RETURN_NOT_OK(CheckBytes(*input.descr));
     auto values = std::make_unique<BytesValues>(input.descr);

@@ -81,6 +81,19 @@ class PageValues {
   virtual void MoveTo(const uint8_t* /*data*/) {}
 };
 
+// No values: pages are read for their levels alone.
+class NoValues final : public PageValues {
+ public:
+  Status SetDictionary(const parquet::DictionaryPage& /*page*/) override {
+    return Status::OK();
+  }
+  Status SetPage(parquet::Encoding::type /*encoding*/, const uint8_t* /*data*/,
+                 int64_t /*size*/, int64_t /*max_values*/) override {
+    return Status::OK();
+  }
+  Status Skip(int64_t /*values*/) override { return Status::OK(); }
+};
+
 // A reader of pages that can free the memory of the page that it has returned last.
 class FreesPages {
  public:

@@ -109,14 +109,7 @@ class BlockKeys:
         return f"{name[:2]}/{name}"
 
     def _recipe(self, file: int) -> str:
-        columns = [
-            (
-                column.leaves[file],
-                column.constant(file),
-                column.multipliers[file] if column.multipliers else 1,
-            )
-            for column in self._projection.columns
-        ]
+        columns = [column.reads(file) for column in self._projection.columns]
         return digest(self._decoding, repr(columns))
 
     def _bits(self, file: int, row_group: int) -> str:

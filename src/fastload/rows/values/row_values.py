@@ -67,8 +67,8 @@ def keys_of_column(asked: str, column: ColumnPlan, source: Source) -> list[str]:
         source: the files.
     """
     return [
-        key_of_file(digest(asked, repr((leaf, column.constant(index)))), source, index)
-        for index, leaf in enumerate(column.leaves)
+        key_of_file(digest(asked, repr(column.reads(index))), source, index)
+        for index in range(len(column.leaves))
     ]
 
 

@@ -161,8 +161,10 @@ class TableColumns:
         arrow = type_at(self.arrow, path)
         return None if arrow is None or pa.types.is_nested(arrow) else arrow
 
-    def find(self, footer: core.Footer, path: str) -> list[Path | None]:
-        """Return the path in the table of each leaf of a file; None for a leaf of no column.
+    def find(self, footer: core.Footer, path: str) -> list[tuple[Path | None, list[Path]]]:
+        """Return the path in the table of each leaf of a file, and of the structs around it.
+
+        The path is None for a leaf of no column. Such a leaf may be in a struct of the table.
 
         Args:
             footer: the footer of the file.
@@ -172,18 +174,24 @@ class TableColumns:
             SchemaError: the columns of the file have no field ids, and the table has no names for
                 such files.
         """
+        return [self._place(keys) for keys in self._keys(footer, path)]
+
+    def _place(self, keys: ColumnKeys) -> tuple[Path | None, list[Path]]:
+        around = (self.paths.get(keys[:depth]) for depth in range(1, len(keys)))
+        return self.paths.get(keys), [found for found in around if found is not None]
+
+    def _keys(self, footer: core.Footer, path: str) -> Iterable[ColumnKeys]:
         if not self.by_id:
-            return [self.paths.get(leaf.names) for leaf in footer.leaves]
+            return [leaf.names for leaf in footer.leaves]
         keys = list(_leaf_keys(arrow_schema(footer)))
         if any(isinstance(key, int) for each in keys for key in each):
-            return [self.paths.get(each) for each in keys]
+            return keys
         if self.names is None:
             raise SchemaError(
                 "Expected columns with field ids, or a name mapping of the table, got a file "
                 f"without ids - at {path}"
             )
-        found = (self.names.get(leaf.names, ()) for leaf in footer.leaves)
-        return [self.paths.get(each) for each in found]
+        return [self.names.get(leaf.names, ()) for leaf in footer.leaves]
 
 
 @dataclass(frozen=True, slots=True)

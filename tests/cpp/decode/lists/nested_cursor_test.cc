@@ -92,7 +92,8 @@ class NestedCursorTest : public ::testing::Test {
     input.descr = schema_->Column(0);
     input.rows = rows;
     input.levels = levels;
-    cursor_ = std::make_unique<NestedCursor>(std::move(input), &values_, 0);
+    cursor_ = std::make_unique<NestedCursor>(std::move(input), &values_, 0,
+                                             PresentLevel(*schema_->Column(0)));
   }
 
   // Returns the repetition levels of the next rows.

@@ -96,7 +96,8 @@ TEST(NestedLevels, SpansEndWhereRowsDo) {
     const parquet::DataPageV2 page(encoded.bytes, static_cast<int32_t>(repetition.size()),
                                    0, 1, parquet::Encoding::PLAIN, encoded.definition,
                                    encoded.repetition, encoded.bytes->size());
-    NestedLevels levels(*schema->Column(0), /*row_length=*/0);
+    NestedLevels levels(*schema->Column(0), /*row_length=*/0,
+                        PresentLevel(*schema->Column(0)));
     ASSERT_EQ(*levels.SetPage(page), encoded.bytes->size());
     bool has_starts = false;
     for (size_t at = 0; at < repetition.size();) {
@@ -136,7 +137,7 @@ TEST(NestedLevels, RowsOfOneLengthAreOneSpan) {
                              0);
     const ChunkInput input = file.Chunk();
     const auto page = input.pages->NextPage();
-    NestedLevels levels(*input.descr, length);
+    NestedLevels levels(*input.descr, length, PresentLevel(*input.descr));
     ASSERT_TRUE(levels.SetPage(static_cast<const parquet::DataPage&>(*page)).ok());
     const LevelSpan first = *levels.Next(7);
     EXPECT_EQ(first.row_length, length);

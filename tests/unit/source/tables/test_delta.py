@@ -18,6 +18,7 @@ import pytest
 
 import fastload
 from fastload import (
+    Column,
     Delta,
     FastParquetDataset,
     SourceChangedError,
@@ -25,6 +26,7 @@ from fastload import (
     StorageError,
     UnsupportedTypeError,
 )
+from fastload.testing import assert_same_rows
 from support.lakehouse import (
     deletion_vector,
     delta_field,
@@ -117,6 +119,22 @@ def test_columns_that_were_added(tmp_path):
     )
     dataset = FastParquetDataset(Delta(tmp_path), nulls="mask")
     assert [name for name in dataset.schema if "__" not in name] == ["x", "y", "s.u", "s.v"]
+
+
+def test_a_field_that_was_added_to_structs_in_lists_and_maps(tmp_path):
+    point = {"a": pa.int64()}, {"a": pa.int64(), "b": pa.int32(), "c": pa.list_(pa.string())}
+    rows = [[{"a": 1}, None], [], None], [[{"a": 2, "b": 3, "c": ["x"]}], [], None]
+    for kind, lists in zip(map(pa.struct, point), rows, strict=True):
+        maps = [None if each is None else [("k", value) for value in each] for each in lists]
+        table = pa.table({
+            "l": pa.array(lists, pa.list_(kind)),
+            "m": pa.array(maps, pa.map_(pa.string(), kind)),
+        })
+        deltalake.write_deltalake(tmp_path, table, mode="append", schema_mode="merge")
+    files = deltalake.DeltaTable(tmp_path).to_pyarrow_table()
+    columns = {name: Column(name, fill=-1) for name in ("l.a", "l.b", "m.value.a", "m.value.b")}
+    columns |= {name: Column(name, fill="-") for name in ("l.c", "m.key", "m.value.c")}
+    assert_same_rows(FastParquetDataset(Delta(tmp_path), columns=columns), files, columns)
 
 
 def test_a_column_that_no_file_has(tmp_path):

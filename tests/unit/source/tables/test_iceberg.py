@@ -19,6 +19,7 @@ import pytest
 
 import fastload
 from fastload import (
+    Column,
     CorruptFileError,
     FastParquetDataset,
     Iceberg,
@@ -27,6 +28,7 @@ from fastload import (
     SourceNotFoundError,
     StorageError,
 )
+from fastload.testing import assert_same_rows
 from support.lakehouse import (
     commit_deletes,
     equality_deletes,
@@ -162,6 +164,37 @@ def test_columns_by_field_id(catalog):
         pc.field("dropped").is_null() & (pc.field("s", "w") * 2 > 1),
     ):
         assert loaded(source, filters=filters) == rows_of(whole.filter(filters))
+
+
+def test_fields_of_structs_in_lists_and_maps_that_come_and_go(catalog):
+    """An old file has as many nulls as structs, also if no field of the structs is left in it."""
+    from pyiceberg.types import IntegerType, StringType
+
+    kind = pa.struct([("a", pa.int64())])
+    lists = [[{"a": 1}, None, {"a": None}], [], None]
+    maps = [None if each is None else [("k", value) for value in each] for each in lists]
+    rows = pa.table({
+        "l": pa.array(lists, pa.list_(kind)),
+        "m": pa.array(maps, pa.map_(pa.string(), kind)),
+    })
+    table = make(catalog, rows)
+    with table.update_schema(allow_incompatible_changes=True) as update:
+        update.add_column(("l", "element", "b"), IntegerType())
+        update.add_column(("m", "value", "b"), StringType())
+    table.append(table.scan().to_arrow())
+
+    def check():
+        rows = catalog.load_table("db.t").scan().to_arrow()
+        columns = {"l.b": Column("l.b", fill=-1), "m.value.b": Column("m.value.b", fill="-")}
+        assert rows["l"].to_pylist()[0][0]["b"] is None
+        source = Iceberg("db.t", catalog=catalog)
+        assert_same_rows(FastParquetDataset(source, columns=columns), rows, columns)
+
+    check()
+    with table.update_schema(allow_incompatible_changes=True) as update:
+        update.delete_column(("l", "element", "a"))
+        update.delete_column(("m", "value", "a"))
+    check()
 
 
 def test_names_that_columns_take_over(catalog):
