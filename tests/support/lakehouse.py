@@ -122,7 +122,7 @@ def deletion_vector(directory, rows, *, inline=False):
     return {"storageType": "u", "pathOrInlineDv": z85(name.bytes), "offset": 1, **known}
 
 
-def write_delta(directory, fields, files, *, mode=None, partitions=(), vectors=False):
+def write_delta(directory, fields, files, *, mode=None, partitions=(), vectors=False, **options):
     """Write version 0 of a Delta table by hand.
 
     Args:
@@ -132,6 +132,7 @@ def write_delta(directory, fields, files, *, mode=None, partitions=(), vectors=F
         mode: mode of the column mapping; None = no mapping.
         partitions: names of the partition columns.
         vectors: the table may have deletion vectors.
+        options: options of `pq.write_table`.
     """
     directory = Path(directory)
     (directory / "_delta_log").mkdir(parents=True, exist_ok=True)
@@ -152,7 +153,7 @@ def write_delta(directory, fields, files, *, mode=None, partitions=(), vectors=F
     actions = [{"protocol": protocol}, {"metaData": metadata}]
     for number, (table, values, vector) in enumerate(files):
         path = directory / f"part-{number}.parquet"
-        pq.write_table(table, path, row_group_size=max(1, len(table) // 2))
+        pq.write_table(table, path, row_group_size=max(1, len(table) // 2), **options)
         add = {"path": path.name, "partitionValues": values, "size": path.stat().st_size}
         add |= {"modificationTime": 1, "dataChange": True}
         add["stats"] = json.dumps({"numRecords": len(table)})

@@ -60,6 +60,7 @@ assert_type(lists.clone(), Ragged)
 assert_type(Column("x").name, str)
 torch_dtype: object = Column("x").dtype
 assert_type(Column("x").valid, bool)
+assert_type(Column("x").unit, Literal["s", "ms", "us", "ns"] | None)
 assert_type(Hash("x", 10).buckets, int)
 assert_type(Hash("x", 10).seed, int)
 assert_type(Codes("x", ["a"]).unknown, int)

@@ -26,7 +26,8 @@ ColumnSpec FilledSpec(const ColumnSpec& spec) {
 bool NeverFails(const ColumnSpec& spec, const ChunkInput& input) {
   if (spec.bytes) return true;
   return spec.list_size == 0 && !spec.cast && !spec.exact && spec.multipliers.empty() &&
-         !input.descr->logical_type()->is_decimal();
+         !input.descr->logical_type()->is_decimal() &&
+         input.descr->physical_type() != parquet::Type::INT96;
 }
 
 namespace {

@@ -76,8 +76,8 @@ struct ColumnSpec {
   // not fit.
   bool exact = false;
   // The factor from the stored integers of each file to the output's integers, by file
-  // index: 86'400'000 where days are stored and milliseconds are wanted. Empty: 1 in
-  // every file.
+  // index: 86'400'000 where days are stored and milliseconds are wanted. A factor -n
+  // divides by n, and a value with a remainder does not fit. Empty: 1 in every file.
   std::vector<int64_t> multipliers;
   bool unscaled = false;  // decimals: the unscaled integer instead of a float
   // How many levels of lists the column shares with the leaf of each file, by file index,

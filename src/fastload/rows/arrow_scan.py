@@ -85,12 +85,7 @@ class ArrowRowScan:
             return
         check_unchanged(self._file)
         with naming(self._file.path):
-            # Only for remote files: reading a local file ahead gains nothing.
-            options = pads.ParquetFragmentScanOptions(pre_buffer=self._file.stored is not None)
-            fragment = pads.ParquetFileFormat(default_fragment_scan_options=options).make_fragment(
-                *self._opened(),
-                partition_expression=self._schema.guarantee(self._file),
-            )
+            fragment = self._fragment(partition_expression=self._schema.guarantee(self._file))
             pruned_by = self._predicate.filters if self._by_statistics else None
             if pruned_by is None and not self._may_pass_by_keys():
                 return
@@ -98,6 +93,14 @@ class ArrowRowScan:
                 group = part.row_groups[0].id
                 if self.rows[group]:
                     yield group, part
+
+    def _fragment(self, int96: str = "ns", **options: Any) -> Any:
+        # Only for remote files: reading a local file ahead gains nothing.
+        scan = pads.ParquetFragmentScanOptions(pre_buffer=self._file.stored is not None)
+        kind = pads.ParquetFileFormat(
+            default_fragment_scan_options=scan, coerce_int96_timestamp_unit=int96
+        )
+        return kind.make_fragment(*self._opened(), **options)
 
     def _may_pass_by_keys(self) -> bool:
         """Return False if the file's hive keys exclude every row."""
@@ -139,6 +142,7 @@ class ArrowRowScan:
             return self._of_numbers(group)
         location = f"{self.path}, row group {group}"
         try:
+            self._check_int96(location, group)
             with naming(location):
                 found = self._scan(fragment, group)
         except CorruptFileError:
@@ -150,6 +154,17 @@ class ArrowRowScan:
             raise
         check_unchanged(self._file)  # the file may have changed while it was read
         return found
+
+    def _check_int96(self, location: str, group: int) -> None:
+        """Raise ValueError if a filter meets an INT96 timestamp that pyarrow would wrap."""
+        leaves = self._file.footer.leaves
+        stored = {leaf.names[0] for leaf in leaves if leaf.physical_type == "INT96"}
+        for name in stored.intersection(self._schema.names_in(self._predicate) or stored):
+            with naming(f"{location}, column `{name}`"):
+                whole = self._fragment("us", row_groups=[group])
+                narrow = pa.schema([self._fragments[group].physical_schema.field(name)])
+                for batch in whole.to_batches(columns=[name], batch_size=_BATCH_ROWS):
+                    pa.Table.from_batches([batch]).cast(narrow)
 
     def _of_numbers(self, group: int) -> NDArray[np.bool_]:
         return self._test.of_numbers(self._file.name, self._starts[group], self.rows[group])

@@ -119,6 +119,7 @@ class TableReader:
         self._file = file
         self._storage = storage
         self._aligner = TableAligner(arrow_schema(file.footer), columns, file.constants)
+        self._int96 = "ns" if "timestamp[ns" in str(columns.arrow) else "us"
 
     def read(self, group: int, names: Sequence[str]) -> Any:
         """Return columns of a row group as an Arrow table.
@@ -141,7 +142,8 @@ class TableReader:
 
         def found() -> Any:
             with naming(location), contextlib.closing(self._opened()) as opened:
-                parquet = pq.ParquetFile(opened)
+                # Nanoseconds do not reach all dates of an INT96 timestamp.
+                parquet = pq.ParquetFile(opened, coerce_int96_timestamp_unit=self._int96)
                 read = parquet.read_row_group(group, columns=stored, use_threads=False)
                 if read.num_rows != rows:
                     raise CorruptFileError(

@@ -47,8 +47,8 @@ class ColumnPlan:
         cast: the stored type of some file differs from `dtype`.
         unscaled: decimals become their unscaled integers.
         exact: rounding an integer to a float is an error.
-        multipliers: factor from the stored to the delivered integers of each file; () = 1 in
-            every file.
+        multipliers: factor from the stored to the delivered integers of each file; -n = they are
+            divided by n; () = 1 in every file.
         constants: value for each file that lacks the column, encoded as `fill` is; () = null in
             all these files.
         shared_levels: how many levels of lists the column shares with the leaf of each file, if
@@ -207,6 +207,8 @@ def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
 def _text(
     leaf: SelectedLeaf, spec: Column, kind: Literal["str", "bytes"], *, zero: bool
 ) -> tuple[ColumnPlan, Item]:
+    if spec.unit is not None:
+        leaf.in_unit(spec.unit)  # raises an error
     if spec.dtype is not None:
         raise SchemaError(
             f"Expected no dtype for a column of type {leaf.type}, got {spec.dtype} (Hash and Codes "
@@ -221,6 +223,8 @@ def _text(
 
 
 def _number(leaf: SelectedLeaf, spec: Column, *, zero: bool, nan: bool) -> tuple[ColumnPlan, Item]:
+    if spec.unit is not None:
+        leaf = leaf.in_unit(spec.unit)
     stored = leaf.type
     dtype = torch_dtype(spec.dtype) or stored.dtype
     if stored.kind == "decimal" and dtype == torch.bool:

@@ -92,6 +92,10 @@ class Column:
         valid: add the output `<output>__valid`, a bool tensor of shape (B,) that is True where
             the value is not null (in a column of lists: where the whole list of the row is not
             null). Nulls then become 0 (or empty), unless `fill` is given.
+        unit: unit of dates, times, timestamps and durations: "s", "ms", "us" or "ns"; None = the
+            finest unit of the files. A value that is no whole number of the unit, or does not fit
+            int64 in it, raises `ValueError` while iterating. INT96 timestamps, which Spark writes,
+            count in "ns", which reach from 1677 to 2262; with "us" every date fits.
 
     Raises:
         TypeError, ValueError: an argument has the wrong type or an invalid value.
@@ -101,6 +105,7 @@ class Column:
     dtype: DType | None = None
     fill: Fill | None = None
     valid: bool = False
+    unit: Literal["s", "ms", "us", "ns"] | None = None
 
     def __post_init__(self) -> None:
         _check_name("Column", self.name)
@@ -108,6 +113,7 @@ class Column:
         _check_fill("Column", self.fill, text=True)
         if not isinstance(self.valid, bool):
             raise TypeError(f"Expected valid of Column to be a bool, got {self.valid!r}")
+        check_choice("unit of Column", self.unit, (None, "s", "ms", "us", "ns"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,7 @@ class FileSchema:
             columns: columns of the file's table, whose names count; None = the file's own names.
         """
         leaves = footer.leaves
+        paths: list[tuple[Path | None, list[Path]]]
         if columns is None:
             paths = [(leaf.names, groups_above(leaf.names)) for leaf in leaves]
         else:
@@ -160,11 +161,11 @@ class Sibling(NamedTuple):
     """A leaf beside a leaf that a file lacks.
 
     Attributes:
-        index: index of the leaf.
+        leaf: index of the leaf.
         depth: number of names that the paths of both leaves share.
     """
 
-    index: int
+    leaf: int
     depth: int
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -157,6 +158,8 @@ def common_type(first: LeafType, second: LeafType) -> LeafType | None:
 def multiplier(stored: LeafType, common: LeafType, *, unscaled: bool) -> int:
     """Return the factor from the integers of a type to the integers that batches hold.
 
+    A factor -n divides by n.
+
     Args:
         stored: the type of the integers that a file stores.
         common: the type as which the integers of all files are read.
@@ -169,9 +172,11 @@ def multiplier(stored: LeafType, common: LeafType, *, unscaled: bool) -> int:
         return int(10 ** (common.arrow.scale - scale))
     if stored.unit is None or common.unit is None or stored.unit == common.unit:
         return stored.multiplier
+    ticks = _TICKS[common.unit]
     if stored.unit == "day":
-        return _DAY_S * _TICKS[common.unit]
-    return _TICKS[common.unit] // _TICKS[stored.unit]
+        return _DAY_S * ticks
+    factor = Fraction(stored.multiplier * ticks, _TICKS[stored.unit])
+    return factor.numerator if factor >= 1 else -factor.denominator
 
 
 def _resolve_time(arrow: Any) -> LeafType | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -78,8 +78,36 @@ class SelectedLeaf:
             for stored in self.types
         )
 
+    def in_unit(self, unit: str) -> SelectedLeaf:
+        """Return the leaf with its dates or times in a unit.
+
+        Raises:
+            SchemaError: the leaf has no unit, or the value of a file that lacks the leaf is no
+                whole number of units.
+        """
+        place = f"at column `{self.name}`"
+        if self.type.unit is None:
+            raise SchemaError(
+                f"Expected no unit for a column of type {self.type}, got {unit!r} - {place}"
+            )
+        common = replace(self.type, unit=unit, dtype=torch.int64)
+        # The constants are numbers in the unit of the common type.
+        factor = multiplier(replace(self.type, multiplier=1), common, unscaled=False)
+        constants = []
+        for value in self.constants:
+            if value is not None and factor < 0 and value % -factor:
+                raise SchemaError(
+                    f"Expected a whole number of {unit}, got {value} {self.type.unit} - {place}"
+                )
+            scaled = value if value is None else value * factor if factor > 0 else value // -factor
+            constants.append(scaled)
+        stored = self.stored or (self.type,) * len(self.indices)
+        return replace(self, type=common, stored=stored, constants=tuple(constants))
+
     def multipliers(self, *, unscaled: bool) -> tuple[int, ...]:
         """Return the factor from the stored to the delivered integers of each file; () = all are 1.
+
+        A factor -n divides by n.
 
         Args:
             unscaled: deliver decimals as their unscaled integers.
@@ -221,8 +249,8 @@ class FileLeaves:
             elif (sibling := schema.find_sibling(path)) is not None:
                 shared[number] = levels = _shared_levels(path, schema, sibling, own)
                 if levels:
-                    found[number] = sibling.index
-                    stored[number] = schema.null_in_lists(sibling.index, levels)
+                    found[number] = sibling.leaf
+                    stored[number] = schema.null_in_lists(sibling.leaf, levels)
         if not any(type_ and type_.list_sizes for type_ in stored):
             return shared
         for number, type_ in enumerate(stored):
@@ -354,7 +382,7 @@ def _shared_levels(
     Raises:
         SchemaError: another schema has more levels, or fewer.
     """
-    levels = schema.leaves[sibling.index].lists_around[sibling.depth]
+    levels = schema.leaves[sibling.leaf].lists_around[sibling.depth]
     for other, around in own:
         if around[sibling.depth] != levels:
             raise SchemaError(

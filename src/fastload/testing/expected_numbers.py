@@ -14,7 +14,7 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["ArrowLeaf", "cast", "is_binary", "is_text", "leaves_of", "numbers_of"]
+__all__ = ["ArrowLeaf", "cast", "in_unit", "is_binary", "is_text", "leaves_of", "numbers_of"]
 
 # Decimals with at most this many digits are exact as floats, and so are the powers of ten of their
 # scales.
@@ -57,6 +57,16 @@ def numbers_of(array: Any, *, unscaled: bool = False) -> npt.NDArray[Any]:
     zero = False if pa.types.is_boolean(kind) else 0
     numbers: npt.NDArray[Any] = array.fill_null(zero).to_numpy(zero_copy_only=False)
     return numbers
+
+
+def in_unit(array: Any, unit: str) -> Any:
+    """Return an Arrow array of dates, times, timestamps or durations in a unit."""
+    kind = array.type
+    if pa.types.is_time(kind):
+        return array.cast(pa.time32(unit) if unit in ("s", "ms") else pa.time64(unit))
+    if pa.types.is_duration(kind):
+        return array.cast(pa.duration(unit))
+    return array.cast(pa.timestamp(unit, getattr(kind, "tz", None)))
 
 
 def cast(numbers: npt.NDArray[Any], dtype: torch.dtype | None) -> torch.Tensor:

@@ -29,6 +29,7 @@ from fastload.schema.columns import (
 from fastload.testing.expected_numbers import (
     ArrowLeaf,
     cast,
+    in_unit,
     is_binary,
     is_text,
     leaves_of,
@@ -283,7 +284,8 @@ def _items(leaf: ArrowLeaf, spec: LeafSpec, rule: NullRule) -> torch.Tensor:
     if isinstance(spec, Column):
         dtype = torch_dtype(spec.dtype)
         unscaled = dtype is not None and not dtype.is_floating_point
-        items = cast(numbers_of(leaf.values, unscaled=unscaled), dtype)
+        values = leaf.values if spec.unit is None else in_unit(leaf.values, spec.unit)
+        items = cast(numbers_of(values, unscaled=unscaled), dtype)
     else:
         items = _keys(leaf.values, spec)
     nulls = leaf.values.is_null().to_numpy(zero_copy_only=False)

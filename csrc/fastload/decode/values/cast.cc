@@ -2,8 +2,12 @@
 
 #include <array>
 #include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -34,14 +38,62 @@ struct Half {
   }
 };
 
+__extension__ using Int128 = __int128;
+
+// A timestamp: nanoseconds of a day, and the number of the day. In units of
+// `kNanoseconds`; kBetween: the timestamp lies between two units.
+template <int64_t kNanoseconds = 1>
 struct Int96 {
-  using Value = int64_t;
+  using Value = Int128;
   static constexpr int kWidth = 12;
-  static Value Load(const uint8_t* raw) {
-    parquet::Int96 value;
-    std::memcpy(&value, raw, sizeof(value));
+  static constexpr Value kBetween = Value{1} << 126;
+  static constexpr int64_t kDay = int64_t{86'400} * 1'000'000'000;
+
+  struct Stored {
+    int64_t nanoseconds;
+    int64_t day;  // 0: 1970-01-01
+  };
+
+  static Stored Read(const uint8_t* raw) {
+    int64_t nanoseconds;
+    uint32_t julian;
+    std::memcpy(&nanoseconds, raw, sizeof(nanoseconds));
+    std::memcpy(&julian, raw + sizeof(nanoseconds), sizeof(julian));
     // Day 0, long before the first day that nanoseconds reach, is the epoch in Arrow.
-    return value.value[2] == 0 ? 0 : parquet::Int96GetNanoSeconds(value);
+    if (julian == 0) return {0, 0};
+    return {nanoseconds, julian - parquet::kJulianToUnixEpochDays};
+  }
+
+  static Value Load(const uint8_t* raw) {
+    const Stored stored = Read(raw);
+    if (kNanoseconds > 1 && stored.nanoseconds % kNanoseconds != 0) return kBetween;
+    return Value{stored.day} * (kDay / kNanoseconds) + stored.nanoseconds / kNanoseconds;
+  }
+
+  static std::string Text(const uint8_t* raw) {
+    Stored stored = Read(raw);
+    stored.day += stored.nanoseconds / kDay;
+    const auto nanoseconds =
+        static_cast<uint64_t>((stored.nanoseconds % kDay + kDay) % kDay);
+    if (stored.nanoseconds % kDay < 0) --stored.day;
+    constexpr int64_t kMostDays = int64_t{32'767} * 365;  // that chrono counts
+    std::string day = "day " + std::to_string(stored.day) + " since 1970-01-01";
+    if (std::abs(stored.day) < kMostDays) {
+      const std::chrono::year_month_day date{
+          std::chrono::sys_days(std::chrono::days(stored.day))};
+      char text[32];
+      std::snprintf(text, sizeof(text), "%04d-%02u-%02u", static_cast<int>(date.year()),
+                    static_cast<unsigned>(date.month()),
+                    static_cast<unsigned>(date.day()));
+      day = text;
+    }
+    char time[32];
+    const uint64_t seconds = nanoseconds / 1'000'000'000;
+    std::snprintf(
+        time, sizeof(time), "T%02u:%02u:%02u.%09u", static_cast<unsigned>(seconds / 3600),
+        static_cast<unsigned>(seconds / 60 % 60), static_cast<unsigned>(seconds % 60),
+        static_cast<unsigned>(nanoseconds % 1'000'000'000));
+    return day + time;
   }
 };
 
@@ -61,6 +113,9 @@ struct ToInteger {
       const bool inside = wide >= kLeast && wide < kLimit;
       *out = inside ? static_cast<Int>(wide) : Int{0};
       return inside && static_cast<double>(*out) == wide;
+    } else if constexpr (std::is_same_v<Value, Int128>) {
+      *out = static_cast<Int>(value);
+      return static_cast<Value>(*out) == value;
     } else {
       *out = static_cast<Int>(value);
       return std::in_range<Int>(value);
@@ -106,6 +161,11 @@ struct ToSixteenBits {
   static bool Cast(Value value, Element* out) {
     if constexpr (std::is_same_v<Value, float>) {
       *out = kRound(value);
+    } else if constexpr (std::is_same_v<Value, Int128>) {
+      if (static_cast<int64_t>(value) == value) {
+        return Cast(static_cast<int64_t>(value), out);
+      }
+      *out = kRound(RoundToOdd(static_cast<double>(value)));
     } else if constexpr (sizeof(Value) == 8 && std::is_integral_v<Value>) {
       *out = kRound(RoundToOdd(RoundToOdd(value)));
     } else {
@@ -115,9 +175,13 @@ struct ToSixteenBits {
   }
 };
 
-template <typename Value>
-std::string Text(Value value) {
-  if constexpr (std::is_floating_point_v<Value>) {
+template <typename From>
+std::string TextOf(const uint8_t* raw) {
+  using Value = typename From::Value;
+  const Value value = From::Load(raw);
+  if constexpr (std::is_same_v<Value, Int128>) {
+    return From::Text(raw);
+  } else if constexpr (std::is_floating_point_v<Value>) {
     char text[32];
     const auto end = std::to_chars(text, text + sizeof(text), value);
     return {text, end.ptr};
@@ -137,10 +201,10 @@ bool CastValues(const uint8_t* raw, int64_t n, uint8_t* out, Offender* offender)
                 sizeof(element));
   }
   for (int64_t i = 0; !all_fit && i < n; ++i) {
-    const auto value = From::Load(raw + i * From::kWidth);
+    const uint8_t* const at = raw + i * From::kWidth;
     Element element;
-    if (To::Cast(value, &element)) continue;
-    *offender = {i, Text(value)};
+    if (To::Cast(From::Load(at), &element)) continue;
+    *offender = {i, TextOf<From>(at)};
     return false;
   }
   return true;
@@ -224,11 +288,26 @@ CastFn FindCast(Stored stored, DType dtype, bool exact) {
     case Stored::kFloat64:
       return CastFrom<Number<double, double>>(dtype);
     case Stored::kInt96:
-      return CastFrom<Int96>(dtype);
+      return CastFrom<Int96<>>(dtype);
     case Stored::kDecimal:
       return nullptr;
   }
   return nullptr;
+}
+
+CastFn FindInt96Cast(int64_t nanoseconds) {
+  switch (nanoseconds) {
+    case 1:
+      return CastValues<Int96<>, ToInteger<int64_t>>;
+    case 1000:
+      return CastValues<Int96<1000>, ToInteger<int64_t>>;
+    case 1'000'000:
+      return CastValues<Int96<1'000'000>, ToInteger<int64_t>>;
+    case 1'000'000'000:
+      return CastValues<Int96<1'000'000'000>, ToInteger<int64_t>>;
+    default:
+      return nullptr;
+  }
 }
 
 }  // namespace fastload

@@ -27,4 +27,8 @@ using CastFn = bool (*)(const uint8_t* raw, int64_t n, uint8_t* out, Offender* o
 // must be rounded does not fit.
 CastFn FindCast(Stored stored, DType dtype, bool exact = false);
 
+// Returns the cast from kInt96 to int64, in units of `nanoseconds`: 1, 1000, 1'000'000 or
+// 1'000'000'000. A value between two units does not fit. Null: another number.
+CastFn FindInt96Cast(int64_t nanoseconds);
+
 }  // namespace fastload

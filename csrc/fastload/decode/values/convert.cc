@@ -79,26 +79,39 @@ Result<Converter> Converter::Make(const parquet::ColumnDescriptor& descr,
         FindCast(spec.unscaled ? Stored::kInt64 : Stored::kFloat64, spec.dtype);
     return converter;
   }
+  converter.int96_ = stored == Stored::kInt96;
   if (converter.multiplier_ != 1) {
     if (!IsInteger(stored)) {
       return Status::Invalid("Expected a multiplier of 1 for a column that is not of ",
                              "integers, got ", converter.multiplier_);
     }
     converter.checked_ = true;
-    converter.load_ = FindCast(stored, DType::kInt64);
+    converter.load_ = converter.int96_ ? FindInt96Cast(-converter.multiplier_)
+                                       : FindCast(stored, DType::kInt64);
+    if (converter.load_ == nullptr || converter.multiplier_ == 0) {
+      return Status::Invalid("Expected the factor of a unit, got ",
+                             converter.multiplier_);
+    }
     converter.cast_ = FindCast(Stored::kInt64, spec.dtype);
     return converter;
   }
   converter.identity_ = SameBytes(stored, spec.dtype);
-  converter.checked_ = spec.cast || spec.exact || !IsInteger(stored);
+  converter.checked_ = spec.cast || spec.exact || converter.int96_ || !IsInteger(stored);
   converter.cast_ = FindCast(stored, spec.dtype, spec.exact);
   return converter;
 }
 
 Status Converter::DoesNotFit(const Offender& offender) const {
   std::string message = "Expected a value that fits " + std::string(NameOf(spec_->dtype));
-  if (multiplier_ != 1) {
+  if (multiplier_ > 1) {
     message += " after it is multiplied by " + std::to_string(multiplier_);
+  } else if (multiplier_ < 0) {
+    message += int96_ ? " as a whole number of units of " + std::to_string(-multiplier_) +
+                            " nanoseconds"
+                      : " after it is divided by " + std::to_string(-multiplier_) +
+                            " without a remainder";
+  } else if (int96_) {
+    message += " as nanoseconds (pass unit=\"us\" to Column)";
   } else if (spec_->exact) {
     message += " without rounding";
   }
@@ -151,13 +164,26 @@ Status Converter::ConvertBlock(const uint8_t* raw, int64_t n, uint8_t* out) cons
   } else if (!load_(raw, n, bytes, &offender)) {
     return DoesNotFit(offender);
   }
-  if (multiplier_ != 1) ARROW_RETURN_NOT_OK(Multiply(n, block.data()));
+  if (multiplier_ > 1) ARROW_RETURN_NOT_OK(Multiply(n, block.data()));
+  if (multiplier_ < 0 && !int96_) ARROW_RETURN_NOT_OK(Divide(n, block.data()));
   if (cast_(bytes, n, out, &offender)) return Status::OK();
-  if (multiplier_ != 1) {
+  if (multiplier_ < 0) {
+    offender.text += " times " + std::to_string(-multiplier_);
+  } else if (multiplier_ != 1) {
     const int64_t product = block[static_cast<size_t>(offender.index)];
     offender.text = std::to_string(product / multiplier_);
   }
   return DoesNotFit(offender);
+}
+
+Status Converter::Divide(int64_t n, int64_t* values) const {
+  for (int64_t i = 0; i < n; ++i) {
+    if (values[i] % multiplier_ != 0) {
+      return DoesNotFit({i, std::to_string(values[i])});
+    }
+    values[i] /= -multiplier_;
+  }
+  return Status::OK();
 }
 
 Status Converter::Multiply(int64_t n, int64_t* values) const {

@@ -45,12 +45,14 @@ class Converter {
   Status ConvertThroughBlocks(const uint8_t* raw, int64_t n, uint8_t* out) const;
   Status ConvertBlock(const uint8_t* raw, int64_t n, uint8_t* out) const;
   Status Multiply(int64_t n, int64_t* values) const;
+  Status Divide(int64_t n, int64_t* values) const;
   Status DoesNotFit(const Offender& offender) const;
 
   const ColumnSpec* spec_ = nullptr;
   int raw_width_ = 0;
   int item_size_ = 0;
-  int64_t multiplier_ = 1;
+  int64_t multiplier_ = 1;  // below 0: values are divided by -multiplier_
+  bool int96_ = false;
   bool of_views_ = false;
   bool identity_ = false;  // raw values are the elements unchanged
   bool checked_ = false;

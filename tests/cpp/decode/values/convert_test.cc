@@ -251,6 +251,12 @@ TEST(FixedReaderTypes, ReadsInt96AsNanoseconds) {
   const auto out = ReadAll<int64_t, parquet::Int96Type>(
       LeafNode(parquet::Type::INT96), {time, none}, Spec(DType::kInt64), false, kPlain);
   EXPECT_EQ(*out, (std::vector<int64_t>{86'400'000'000'123, 0}));
+  time.value[2] = 5373484;  // 9999-12-31
+  const auto far = ReadAll<int64_t, parquet::Int96Type>(
+      LeafNode(parquet::Type::INT96), {time}, Spec(DType::kInt64), false, kPlain);
+  EXPECT_EQ(KindOf(far.status()), ErrorKind::kValue);
+  EXPECT_NE(far.status().message().find("got 9999-12-31T00:00:00.000000123"),
+            std::string::npos);
 }
 
 TEST(FixedReaderTypes, ReadsFloat16) {
