@@ -764,7 +764,6 @@ def test_sets_in_filters_have_one_digest_in_every_process(tmp_path):
         (pc.field("x").is_null(), pc.field("x").is_null(nan_is_null=True)),
         (pc.match_substring(pc.field("s"), "a"), pc.match_substring(pc.field("s"), "b")),
     ],
-    ids=str,
 )
 def test_other_filters_have_other_digests(tmp_path, one, other):
     columns = {"s": ["a"], "x": [0.5], "t": pa.array([0], pa.timestamp("ns"))}
