@@ -84,7 +84,7 @@ class EndedPasses:
 
 
 class RefusedBatch(ExceptionWrapper):
-    """What DataLoader gets in place of a batch, and raises when the turn of the batch comes.
+    """An error that DataLoader gets in place of a batch, and raises when the batch's turn comes.
 
     Args:
         error: returns the error.

@@ -131,8 +131,7 @@ class FilterSchema:
                     "Expected columns of numbers, strings, dates or times in split, got "
                     f"{arrow} - at {self.path}, column `{name}`"
                 )
-        conditions = None if resolved is expression else filters_text(resolved)
-        return Predicate(expression, split, conditions)
+        return Predicate(expression, split, None if resolved is None else filters_text(resolved))
 
     def column(self, name: str) -> Any:
         """Return the Expression of a column.

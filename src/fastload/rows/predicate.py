@@ -80,26 +80,16 @@ class Predicate:
     Attributes:
         filters: a pyarrow.compute Expression, or None.
         split: the split, or None.
-        conditions_text: the text of the conditions of which the Expression is made; None = the
-            user passed the Expression.
+        filters_text: text of the filters, of about 75 characters at most, and different for other
+            filters; None without filters.
     """
 
     filters: Any = None
     split: Split | None = None
-    conditions_text: str | None = None
+    filters_text: str | None = None
 
     def __bool__(self) -> bool:
         return self.filters is not None or self.split is not None
-
-    # Each state has this text, and a list of values may have millions.
-    @cached_property
-    def filters_text(self) -> str | None:
-        """Text of the filters, of about 75 characters at most, and different for other filters."""
-        if self.filters is None or self.conditions_text is not None:
-            return self.conditions_text
-        from fastload.rows.filters_text import filters_text
-
-        return filters_text(self.filters)
 
     @cached_property
     def split_text(self) -> str | None:

@@ -38,7 +38,7 @@ class EpochIterator:
             None = no step.
         count: says with `counts` whether the pass takes an epoch, as `EpochCell.count` does.
         of: digest of the files and the order of the dataset, which its batches carry.
-        order: as `EpochCell.order`, which the batches carry too.
+        order: as `EpochCell.order`; the batches carry `order`.
 
     Attributes:
         start: the position where the pass begins.

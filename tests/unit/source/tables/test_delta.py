@@ -126,10 +126,12 @@ def test_a_field_that_was_added_to_structs_in_lists_and_maps(tmp_path):
     rows = [[{"a": 1}, None], [], None], [[{"a": 2, "b": 3, "c": ["x"]}], [], None]
     for kind, lists in zip(map(pa.struct, point), rows, strict=True):
         maps = [None if each is None else [("k", value) for value in each] for each in lists]
-        table = pa.table({
-            "l": pa.array(lists, pa.list_(kind)),
-            "m": pa.array(maps, pa.map_(pa.string(), kind)),
-        })
+        table = pa.table(
+            {
+                "l": pa.array(lists, pa.list_(kind)),
+                "m": pa.array(maps, pa.map_(pa.string(), kind)),
+            }
+        )
         deltalake.write_deltalake(tmp_path, table, mode="append", schema_mode="merge")
     files = deltalake.DeltaTable(tmp_path).to_pyarrow_table()
     columns = {name: Column(name, fill=-1) for name in ("l.a", "l.b", "m.value.a", "m.value.b")}

@@ -173,10 +173,12 @@ def test_fields_of_structs_in_lists_and_maps_that_come_and_go(catalog):
     kind = pa.struct([("a", pa.int64())])
     lists = [[{"a": 1}, None, {"a": None}], [], None]
     maps = [None if each is None else [("k", value) for value in each] for each in lists]
-    rows = pa.table({
-        "l": pa.array(lists, pa.list_(kind)),
-        "m": pa.array(maps, pa.map_(pa.string(), kind)),
-    })
+    rows = pa.table(
+        {
+            "l": pa.array(lists, pa.list_(kind)),
+            "m": pa.array(maps, pa.map_(pa.string(), kind)),
+        }
+    )
     table = make(catalog, rows)
     with table.update_schema(allow_incompatible_changes=True) as update:
         update.add_column(("l", "element", "b"), IntegerType())
