@@ -1,5 +1,6 @@
 #include "fastload/filter/known_values.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <limits>
@@ -163,13 +164,38 @@ Result<KnownValues> KnownOfChunk(const FileSpec& file, int32_t file_index,
     // Statistics that contradict themselves say nothing.
     if (nulls < 0 || nulls > (known.nulls ? rows : 0)) return known;
     if (only_nulls && rows > 0 && statistics->HasMinMax()) return known;
+    if (known.nulls) known.null_count = nulls;
     known.nulls = nulls != 0;
-    if (only_nulls) return KnownValues{.keys = {}, .nulls = known.nulls};
+    if (only_nulls) {
+      known.keys = {};
+      return known;
+    }
   }
   if (!statistics->HasMinMax()) return known;
   const auto bounds = Bounds::Make(descr, spec, file_index);
   if (bounds) known.keys = bounds->Keys(statistics->EncodeMin(), statistics->EncodeMax());
   return known;
+}
+
+bool Contradict(const KnownValues& chunk, const PageBounds& bounds, int64_t rows) {
+  if (chunk.null_count < 0 || bounds.first_rows.empty()) return false;
+  int64_t least = 0;
+  int64_t most = 0;
+  for (size_t page = 0; page < bounds.first_rows.size(); ++page) {
+    const bool last = page + 1 == bounds.first_rows.size();
+    const int64_t end = last ? rows : bounds.first_rows[page + 1];
+    const int64_t in_page = end - bounds.first_rows[page];
+    if (!bounds.null_counts.empty()) {
+      least += bounds.null_counts[page];
+      most += bounds.null_counts[page];
+    } else if (bounds.null_pages[page]) {
+      least += in_page;
+      most += in_page;
+    } else {
+      most += std::max<int64_t>(in_page - 1, 0);
+    }
+  }
+  return chunk.null_count < least || chunk.null_count > most;
 }
 
 std::vector<KnownValues> KnownOfPages(const FileSpec& file, int32_t file_index,

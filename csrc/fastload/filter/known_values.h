@@ -17,6 +17,10 @@ namespace fastload {
 Result<KnownValues> KnownOfChunk(const FileSpec& file, int32_t file_index,
                                  int32_t row_group, const ColumnSpec& spec);
 
+// Returns true if the index of a chunk's pages and the null count of its statistics
+// contradict each other. The row group has `rows` rows.
+bool Contradict(const KnownValues& chunk, const PageBounds& bounds, int64_t rows);
+
 // Returns what is known of each page of a column chunk.
 std::vector<KnownValues> KnownOfPages(const FileSpec& file, int32_t file_index,
                                       const ColumnSpec& spec, const PageBounds& bounds);

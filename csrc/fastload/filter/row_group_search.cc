@@ -190,6 +190,10 @@ class RowGroupSearch {
         ARROW_RETURN_NOT_OK(AskBloomFilters());
         verdict = context_.filter->Of(known_);
       }
+      if (verdict != Verdict::kSome && RestOnNullCounts()) {
+        ARROW_RETURN_NOT_OK(ReadBounds());
+        verdict = context_.filter->Of(known_);
+      }
       if (verdict == Verdict::kSome && rows_ > 0 && context_.decodes) {
         ARROW_ASSIGN_OR_RAISE(found, OfPages());
       } else if (verdict != Verdict::kNone) {
@@ -220,6 +224,16 @@ class RowGroupSearch {
                 {.file = file_.path, .row_group = id_.row_group, .column = spec.name});
     }
     return Status::OK();
+  }
+
+  // Returns true if the verdict would be open without the null counts of statistics.
+  bool RestOnNullCounts() const {
+    std::vector<KnownValues> uncounted = known_;
+    for (KnownValues& known : uncounted) {
+      if (known.null_count == 0) known.nulls = true;
+      if (known.null_count > 0 && known.keys.empty()) known.keys = {{}};
+    }
+    return context_.filter->Of(uncounted) == Verdict::kSome;
   }
 
   Status AskBloomFilters() {
@@ -293,25 +307,45 @@ class RowGroupSearch {
 
   static bool IsOpen(const Stretch& stretch) { return stretch.verdict == Verdict::kSome; }
 
-  // Cuts the row group wherever a page of one of the columns begins.
-  Result<std::vector<Stretch>> Stretches() {
+  bool IsNullable(size_t c) const {
+    const ColumnSpec& spec = (*context_.columns)[c];
+    if (!spec.HasLeaf(id_.file)) return known_[c].nulls;
+    return file_.Column(LeafOf(spec))->max_definition_level() > 0;
+  }
+
+  // Reads the page indexes. Where the index of a chunk and its statistics contradict each
+  // other, neither is believed.
+  Status ReadBounds() {
+    if (indexes_ != nullptr) return Status::OK();
     ARROW_ASSIGN_OR_RAISE(indexes_, Indexes());
-    std::vector<PageBounds> bounds(context_.columns->size());
-    std::vector<std::vector<KnownValues>> pages(bounds.size());
-    std::set<int64_t> edges{0, rows_};
-    for (size_t c = 0; c < bounds.size(); ++c) {
+    bounds_.resize(context_.columns->size());
+    for (size_t c = 0; c < bounds_.size(); ++c) {
       const ColumnSpec& spec = (*context_.columns)[c];
       if (!spec.HasLeaf(id_.file)) continue;
       ARROW_ASSIGN_OR_RAISE(
-          bounds[c], ReadPageBounds(file_, *indexes_, id_.row_group, LeafOf(spec)));
-      pages[c] = KnownOfPages(file_, id_.file, spec, bounds[c]);
-      edges.insert(bounds[c].first_rows.begin(), bounds[c].first_rows.end());
+          bounds_[c], ReadPageBounds(file_, *indexes_, id_.row_group, LeafOf(spec)));
+      if (!Contradict(known_[c], bounds_[c], rows_)) continue;
+      bounds_[c] = {};
+      known_[c] = {.nulls = IsNullable(c)};
+    }
+    return Status::OK();
+  }
+
+  // Cuts the row group wherever a page of one of the columns begins.
+  Result<std::vector<Stretch>> Stretches() {
+    ARROW_RETURN_NOT_OK(ReadBounds());
+    std::vector<std::vector<KnownValues>> pages(bounds_.size());
+    std::set<int64_t> edges{0, rows_};
+    for (size_t c = 0; c < bounds_.size(); ++c) {
+      if (bounds_[c].first_rows.empty()) continue;
+      pages[c] = KnownOfPages(file_, id_.file, (*context_.columns)[c], bounds_[c]);
+      edges.insert(bounds_[c].first_rows.begin(), bounds_[c].first_rows.end());
     }
     std::vector<Stretch> stretches;
     std::vector<KnownValues> known = known_;
     for (auto edge = edges.begin(); std::next(edge) != edges.end(); ++edge) {
-      for (size_t c = 0; c < bounds.size(); ++c) {
-        const auto& firsts = bounds[c].first_rows;
+      for (size_t c = 0; c < bounds_.size(); ++c) {
+        const auto& firsts = bounds_[c].first_rows;
         const auto behind = std::ranges::upper_bound(firsts, *edge);
         if (!firsts.empty()) {
           known[c] = pages[c][static_cast<size_t>(behind - firsts.begin() - 1)];
@@ -347,8 +381,7 @@ class RowGroupSearch {
     std::vector<ColumnTests> columns;
     std::vector<AskedChunk> chunks;
     for (size_t c = 0; c < context_.columns->size(); ++c) {
-      ColumnTests& column =
-          columns.emplace_back(&(*context_.columns)[c], known_[c].nulls);
+      ColumnTests& column = columns.emplace_back(&(*context_.columns)[c], IsNullable(c));
       for (size_t i = 0; i < tests.size(); ++i) {
         if (tests[i].column == static_cast<int32_t>(c)) column.Add(&tests[i], passes[i]);
       }
@@ -450,6 +483,7 @@ class RowGroupSearch {
   std::vector<KnownValues> known_;      // by column
   std::optional<int64_t> seen_cached_;  // the `seen` of File::IsCached
   std::shared_ptr<File> indexes_;       // the file from which page indexes are read
+  std::vector<PageBounds> bounds_;      // by column, once the page indexes are read
 };
 
 }  // namespace

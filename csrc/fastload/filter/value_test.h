@@ -31,6 +31,7 @@ enum class Verdict : uint8_t { kNone, kSome, kAll };
 struct KnownValues {
   std::vector<KeyRange> keys = {{}};  // each value's key is in one of these ranges
   bool nulls = true;                  // some values may be null
+  int64_t null_count = -1;            // by the statistics of a chunk; -1: unknown
 };
 
 // A test of the values of one column.

@@ -202,19 +202,36 @@ def numbers_of(path, filters):
     return [n for batch in dataset for n in batch["number"].tolist()]
 
 
-def test_a_page_index_that_agrees_with_itself_is_believed(tmp_path):
+def test_a_page_index_that_agrees_with_itself_and_the_statistics_is_believed(tmp_path):
     """An index that lies about page 2 in all of its parts shows that null pages are left out."""
 
     def lie(index):
         for field, value in ((NULL_PAGES, True), (MINIMA, b""), (MAXIMA, b""), (NULL_COUNTS, PAGE)):
             say(field, 2, value)(index)
 
-    path = file_with_index(tmp_path / "a.parquet", lie)
+    path = file_with_index(tmp_path / "a.parquet", lie, {3: (I64, 3 * PAGE)})
     assert numbers_of(path, ("x", ">=", 250)) == VALUES[PAGE:]
 
 
-@pytest.mark.parametrize("nulls", [-1, 4 * PAGE, 4 * PAGE + 1])
-def test_statistics_that_contradict_themselves_are_ignored(tmp_path, nulls):
+@pytest.mark.parametrize("nulls", [-1, 4 * PAGE, 4 * PAGE + 1, 0, 2 * PAGE - 1])
+def test_statistics_that_contradict_themselves_or_the_index_are_ignored(tmp_path, nulls):
     path = file_with_index(tmp_path / "a.parquet", lambda _: None, {3: (I64, nulls)})
+    for filters, expected in FILTERS:
+        assert numbers_of(path, filters) == expected
+
+
+def test_nulls_that_are_decoded_are_nulls_whatever_statistics_say(tmp_path):
+    path = file_with_index(tmp_path / "a.parquet", shorten(NULL_PAGES), {3: (I64, 0)})
+    assert numbers_of(path, ("x", "<", 203)) == VALUES[:3]
+
+
+def test_an_index_that_contradicts_the_statistics_is_ignored(tmp_path):
+    def count_none(index):
+        index[NULL_PAGES][1][1][:] = [False] * 4
+        index[NULL_COUNTS][1][1][:] = [0] * 4
+        for bounds in (MINIMA, MAXIMA):
+            index[bounds][1][1][:2] = [bytes(8)] * 2
+
+    path = file_with_index(tmp_path / "a.parquet", count_none)
     for filters, expected in FILTERS:
         assert numbers_of(path, filters) == expected
