@@ -26,7 +26,7 @@ from fastload.source.files import DeleteFile
 from fastload.source.local_paths import local_path, url_of
 from fastload.source.stores.store import HTTP
 from fastload.source.table_formats import METADATA, described
-from fastload.source.tables.places import check_plain, is_below, is_near, refused
+from fastload.source.tables.places import check_plain, is_near, refused
 from fastload.source.tables.table import Bounds, Table, TableColumns, TableFile, plain_path
 
 if TYPE_CHECKING:
@@ -140,7 +140,9 @@ class Iceberg:
         if "\0" in table:
             raise SourceNotFoundError(f"Expected a table without null bytes, got {table!r}")
         if table.endswith(".metadata.json") or not (
-            "://" in table or table.startswith(("/", "./", "../", "~")) or os.path.isdir(table)
+            "://" in table
+            or table.startswith(("/", "./", "../", "~"))
+            or (self.catalog is None and os.path.isdir(table))
         ):
             return
         directory = local_path(table) if url_of(table) is None else table.rstrip("/")
@@ -316,18 +318,16 @@ class _Delete(NamedTuple):
 class _Places:
     """The files that the metadata of a table may name.
 
-    Metadata in a store names files of this store, whose bucket may be another. Metadata on this
-    machine names files below the directory of the table, and below the directories that its
-    location and its properties name; or files of a store that these name.
+    Metadata on this machine, whose paths are whole, names any files of this machine, and files of
+    the stores that its location and its properties name. What lies in a store names files of this
+    store only, whose bucket may be another.
 
     Attributes:
         table: the name of the table, for messages.
-        directories: directories of this machine; () for metadata in a store.
         urls: URLs of the stores.
     """
 
     table: str
-    directories: tuple[str, ...]
     urls: tuple[str, ...]
 
     @classmethod
@@ -340,26 +340,19 @@ class _Places:
             properties: the properties of the table.
             table: the name of the table, for messages.
         """
-        metadata = plain_path(metadata)
-        if url_of(metadata) is not None:
-            return cls(table, (), (metadata,))
-        listed = [properties.get(name) for name in _PATHS]
-        directories = [os.path.dirname(os.path.dirname(os.path.abspath(metadata)))]
-        urls = []
-        for home in (plain_path(each) for each in (location, *listed) if each):
-            url = url_of(home)
-            if url is None:
-                directories.append(os.path.abspath(home))
-            elif url[0] not in HTTP:
-                urls.append(home)
-        return cls(table, tuple(directories), tuple(urls))
+        if url_of(plain_path(metadata)) is not None:
+            return cls(table, (metadata,))
+        homes = (location, *(properties.get(name) for name in _PATHS))
+        urls = [(home, url_of(plain_path(home))) for home in homes if home]
+        return cls(table, tuple(home for home, url in urls if url and url[0] not in HTTP))
 
-    def check(self, entry: str, what: str) -> None:
+    def check(self, entry: str, what: str, by: str) -> None:
         """Raise an error if the table must not name a file.
 
         Args:
             entry: path or URL of the file in the metadata.
             what: what kind of file it is, for the error.
+            by: path or URL of the file that names it.
 
         Raises:
             StorageError: the file lies elsewhere.
@@ -367,14 +360,8 @@ class _Places:
         check_plain(entry, self.table)
         path = plain_path(entry)
         if url_of(path) is None:
-            if not is_below(os.path.abspath(path), self.directories):
-                expected = (
-                    "below the location of the table, or a directory that its property "
-                    "`write.data.path` names"
-                    if self.directories
-                    else "in the store of the table's metadata"
-                )
-                raise refused(what, entry, expected, self.table)
+            if url_of(plain_path(by)) is not None:
+                raise refused(what, entry, f"in the store of `{by}`, which names them", self.table)
         elif not any(is_near(path, url) for url in self.urls):
             raise refused(what, entry, "in the store of the table", self.table)
 
@@ -433,16 +420,22 @@ class _IcebergFiles:
             yield self._file(entry)
 
     def _entries(self) -> list[Any]:
-        reads = self._table.io
+        reads, check = self._table.io, self._places.check
         try:
-            if self._snapshot.manifest_list:
-                self._places.check(self._snapshot.manifest_list, "manifest lists")
+            listed = self._snapshot.manifest_list
+            check(listed, "manifest lists", self._table.metadata_location)
             manifests = self._snapshot.manifests(reads)
             for each in manifests:
-                self._places.check(each.manifest_path, "manifests")
+                check(each.manifest_path, "manifests", listed)
             with ThreadPoolExecutor(_THREADS, "fastload-manifest") as threads:
                 found = threads.map(lambda each: each.fetch_manifest_entry(reads), manifests)
-                return [entry for some in found for entry in some]
+                entries = []
+                for each, some in zip(manifests, found, strict=True):
+                    what = "data files" if each.content.name == "DATA" else "delete files"
+                    for entry in some:
+                        check(entry.data_file.file_path, what, each.manifest_path)
+                    entries += some
+                return entries
         except OSError:
             raise
         except Exception as error:
@@ -455,7 +448,6 @@ class _IcebergFiles:
         file = entry.data_file
         sequence = entry.sequence_number or 0
         spec = self._specs[file.spec_id]
-        self._places.check(file.file_path, "delete files")
         path = plain_path(file.file_path)
         if file.content.name == "EQUALITY_DELETES":
             self._check_format(file, "PARQUET")
@@ -489,7 +481,6 @@ class _IcebergFiles:
     def _file(self, entry: Any) -> TableFile:
         file = entry.data_file
         self._check_format(file, "PARQUET")
-        self._places.check(file.file_path, "data files")
         sequence = entry.sequence_number or 0
         candidates = self._all + self._of_partition[_partition(file)]
         deletes = tuple(

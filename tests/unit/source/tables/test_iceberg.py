@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
-import re
 import struct
 import sys
 import uuid
@@ -571,82 +570,44 @@ def test_a_filesystem_cannot_serve_a_table(tmp_path):
     assert FastParquetDataset(source, columns=["x"]).num_rows == 5
 
 
-def test_a_local_table_names_files_of_its_directories(catalog, tmp_path):
+def test_a_local_table_names_any_local_files(catalog, tmp_path):
     table = make(catalog, pa.table({"x": [1]}))
     outside = tmp_path / "outside" / "a.parquet"
     outside.parent.mkdir()
     pq.write_table(pa.table({"x": [2]}), outside)
     table.add_files([outside.as_uri()])
-    source = Iceberg("db.t", catalog=catalog)
-    with pytest.raises(StorageError, match=r"Expected data files below .*`write.data.path`.*, got"):
-        FastParquetDataset(source)
-    with table.transaction() as change:
-        change.set_properties({"write.data.path": outside.parent.as_uri()})
-    assert sorted(in_order(source)) == [(1,), (2,)]
+    assert sorted(in_order(Iceberg("db.t", catalog=catalog))) == [(1,), (2,)]
 
 
-def write_manifest_list(table, path, manifest):
-    """Write the list of manifests of the latest snapshot anew, with another path."""
-    from pyiceberg import manifest as m
-
-    snapshot = table.current_snapshot()
-    (listed,) = snapshot.manifests(table.io)
-    listed[0] = manifest
-    output = table.io.new_output(str(path))
-    number, sequence = snapshot.snapshot_id, snapshot.sequence_number
-    with m.write_manifest_list(2, output, number, None, sequence, "deflate") as writer:
-        writer.add_manifests([listed])
-
-
-@pytest.mark.parametrize("part", ["manifest list", "manifest", "delete file"])
-def test_a_local_table_names_other_files_of_its_directories(catalog, tmp_path, part):
-    table = make(catalog, pa.table({"x": [1]}))
-    if part == "delete file":
-        deletes = equality_deletes(table, pa.table({"x": [1]}))
-        deletes[1] = f"file://{tmp_path}/secret.parquet"
-        commit_deletes(table, deletes)
-    table.refresh()
-    metadata = Path(table.metadata_location.removeprefix("file://"))
-    if part == "manifest list":
-        metadata.write_text(
-            re.sub(r'file:[^"]*/snap', f"file://{tmp_path}/snap", metadata.read_text())
-        )
-    elif part == "manifest":
-        lists = Path(table.current_snapshot().manifest_list.removeprefix("file://"))
-        write_manifest_list(table, lists, f"file://{tmp_path}/secret.avro")
-    with pytest.raises(
-        StorageError, match=f"Expected {part}s below the location of the table.* got"
-    ):
-        FastParquetDataset(Iceberg(str(metadata)))
+LOCAL, S3 = "/w/t/metadata/a", "s3://b/t/metadata/a"
+ONE, TWO = (f"abfss://c@{name}.dfs.core.windows.net" for name in ("one", "two"))
+PLACES = [  # where the metadata lies, the location it states, what names a file, and which files
+    (LOCAL, "/w/t", LOCAL, ["/w/t/a", "file:///d/a", "file:/d/a", "FILE:///d/a"], True),
+    (LOCAL, "/w/t", LOCAL, ["s3://b/a", "http://h/a", "az://c/a"], False),
+    (LOCAL, "s3://b/t", LOCAL, ["/w/t/a", "s3://b/t/a", "s3://other/a"], True),
+    (LOCAL, "s3://b/t", S3, ["/w/t/a", "file:///w/t/a", "FILE:/w/t/a", "a", "gs://b/a"], False),
+    (LOCAL, "http://h/t", LOCAL, ["http://h/t/a"], False),
+    (S3, "/w/t", S3, ["s3://b/t/a", "s3://other/a", "s3a://b/a"], True),
+    (S3, "/w/t", S3, ["/w/t/a", "file:///w/t/a", "FILE:/w/t/a", "a", "gs://b/a", "http://b/a"],
+     False),
+    (ONE, "/w/t", ONE, [f"{ONE}/a", f"{ONE.replace('c@', 'd@')}/a", "az://d/a"], True),
+    (ONE, "/w/t", ONE, [f"{TWO}/a", "abfss://c@one.evil.net/a", "s3://c/a"], False),
+]  # fmt: skip
 
 
-PLACES = {  # by where the metadata lies: what it may name, and what not
-    "/w/t/metadata/v1.metadata.json": (
-        ["/w/t/data/a", "file:///w/t/a", "file:/w/t/a", "/d/a"],
-        ["/w/a", "/w/t/../a", "/d/../w/a", "FILE:///w/a", "s3://b/a", "http://h/a", "file://h/w/t/a"],
-    ),
-    "s3://b/t/metadata/v1.metadata.json": (
-        ["s3://b/t/a", "s3://other/a", "s3a://b/a"],
-        ["/w/t/a", "/d/a", "file:///w/t/a", "FILE:/w/t/a", "a", "gs://b/a", "http://b/a"],
-    ),
-    "abfss://c@one.dfs.core.windows.net/t/metadata/v1.metadata.json": (
-        ["abfss://c@one.dfs.core.windows.net/a", "abfss://d@one.dfs.core.windows.net/a", "az://d/a"],
-        ["abfss://c@two.dfs.core.windows.net/a", "abfss://c@one.evil.net/a", "s3://c/a"],
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("metadata", PLACES)
-def test_what_metadata_may_name(metadata):
+@pytest.mark.parametrize(("metadata", "location", "by", "entries", "allowed"), PLACES)
+def test_what_metadata_may_name(metadata, location, by, entries, allowed):
     from fastload.source.tables.iceberg import _Places
 
-    places = _Places.of(metadata, "file:///w/t", {"write.data.path": "/d"}, "db.t")
-    allowed, refused = PLACES[metadata]
-    for entry in allowed:
-        places.check(entry, "data files")
-    for entry in refused:
-        with pytest.raises(StorageError, match=r"Expected data files .* - at db\.t") as error:
-            places.check(entry, "data files")
+    places = _Places.of(metadata, location, {}, "db.t")
+    for entry in entries:
+        if allowed:
+            places.check(entry, "data files", by)
+            continue
+        with pytest.raises(
+            StorageError, match=r"Expected data files in the .* - at db\.t"
+        ) as error:
+            places.check(entry, "data files", by)
         assert f"got `{entry}`" in str(error.value)
 
 
