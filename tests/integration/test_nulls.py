@@ -213,14 +213,18 @@ def test_an_index_of_pandas_that_a_file_lacks_is_to_be_excluded(tmp_path):
 
 
 def test_another_spelling_of_a_column_is_named(tmp_path):
-    for n, names in enumerate((["UserId", "P"], ["userid", "p"])):
+    for n, names in enumerate((["UserId", "P"], ["userid", "p"], ["x", "y"])):
         pq.write_table(pa.table([[n], [n / 2]], names=names), tmp_path / f"{n}.parquet")
     expected = "1.parquet, which has no value for column `UserId` but a column `userid`"
     with pytest.raises(NullValueError, match=expected):
         FastParquetDataset(tmp_path, columns=["UserId"])
     with pytest.warns(UserWarning, match=r"in case alone.*: `P` and `p` - at .*1\.parquet$"):
-        batch = FastParquetDataset(tmp_path, columns=["P"]).head(2)
-    assert batch["P"].isnan().tolist() == [False, True]
+        batch = FastParquetDataset(tmp_path, columns=["P"]).head(3)
+    assert batch["P"].isnan().tolist() == [False, True, True]
+    # A file that has neither comes first.
+    (tmp_path / "2.parquet").rename(tmp_path / "00.parquet")
+    with pytest.warns(UserWarning, match=r"in case alone.*: `P` and `p` - at .*1\.parquet$"):
+        FastParquetDataset(tmp_path, columns=["P"])
 
 
 def test_the_message_names_both_words(path):

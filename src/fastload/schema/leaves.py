@@ -17,7 +17,7 @@ from fastload.schema.leaf_types import NUMBERS, LeafType, common_type, multiplie
 from fastload.source.hive import HiveKey, find_keys, keys_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from fastload.schema.file_schema import Sibling
     from fastload.source.source import Source
@@ -300,6 +300,22 @@ class FileLeaves:
                 raise _no_common_type(path, known, schema, str(type_), type_)
             common = unified
         return common
+
+    def other_spelling(self, name: str, files: Iterable[int]) -> tuple[int, str] | None:
+        """Return the first file with a column that differs from a name in case alone, and its name.
+
+        Args:
+            name: the name.
+            files: indices of the files to look at.
+        """
+        firsts: dict[int, int] = {}
+        for file in files:
+            firsts.setdefault(self._schema_of[file], file)
+        for number, file in firsts.items():
+            for other in map(".".join, self._schemas[number].indices):
+                if other != name and other.casefold() == name.casefold():
+                    return file, other
+        return None
 
     def _keyed(
         self,

@@ -273,11 +273,11 @@ class _Planner:
 
     def finish(self, *, check_nulls: bool) -> Projection:
         plans = tuple(self.plans)
-        files, find_nulls = self.files.source.files, bool(self.masks)
+        find_nulls = bool(self.masks)
         stacks = (output for output in self.outputs if output.kind == "stack")
         stacked = {column for output in stacks for column in output.columns}
         sizes = survey(
-            files, plans, check_nulls=check_nulls, find_nulls=find_nulls, stacked=stacked
+            self.files, plans, check_nulls=check_nulls, find_nulls=find_nulls, stacked=stacked
         )
         kept = [
             index

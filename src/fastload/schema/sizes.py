@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
 
     from fastload.schema.column_plan import ColumnPlan
-    from fastload.source.files import SourceFile
+    from fastload.schema.leaves import FileLeaves
 
 __all__ = ["OFFSET_BYTES", "survey"]
 
@@ -68,7 +68,7 @@ class PlanSizes:
 
 
 def survey(
-    files: Sequence[SourceFile],
+    leaves: FileLeaves,
     plans: Sequence[ColumnPlan],
     *,
     check_nulls: bool,
@@ -78,7 +78,7 @@ def survey(
     """Return the sizes of the values of each column.
 
     Args:
-        files: the files.
+        leaves: the leaves of the files.
         plans: the planned columns.
         check_nulls: refuse columns whose footers show nulls that the plan does not take.
         find_nulls: find out which columns may hold a null.
@@ -90,6 +90,7 @@ def survey(
         CorruptFileError: a column chunk lies outside its file.
         UnsupportedTypeError: a column is encrypted.
     """
+    files = leaves.source.files
     footers = [file.footer for file in files]
     refused = [check_nulls and not plan.takes_nulls for plan in plans]
     # In columns of lists, footers count empty lists as nulls, so their null counts are not used.
@@ -113,11 +114,13 @@ def survey(
             len(plan.constant(file) or plan.fill or b"") * footers[file].num_rows
             for file in lacking
         )
-        empty = (file for file in lacking if plan.constant(file) is None)
-        first = next((file for file in empty if footers[file].num_rows), len(files))
+        empty = [file for file in lacking if plan.constant(file) is None and footers[file].num_rows]
+        first, other = leaves.other_spelling(plan.name, empty) or (
+            min(empty, default=len(files)),
+            "",
+        )
         may_be_null = summary.null_file >= 0 or not summary.nulls_known or first < len(files)
         sizes.append(PlanSizes(summary.values, summary.value_bytes + sum(constants), may_be_null))
-        other = _other_spelling(plan.name, files[first]) if first < len(files) else ""
         if not refuse:
             if other:
                 spelled.append(f"`{plan.name}` and `{other}` - at {files[first].path}")
@@ -138,14 +141,6 @@ def survey(
             f"different columns, null where a file has the other one: {'; '.join(spelled)}"
         )
     return sizes
-
-
-def _other_spelling(name: str, file: SourceFile) -> str:
-    """Return the name of the file's column that differs in case alone; "" without such one."""
-    names = (".".join(leaf.names) for leaf in file.footer.leaves)
-    # A column of a table may have the name of one that was dropped: that is no other spelling.
-    others = (each for each in names if each != name)
-    return next((each for each in others if each.casefold() == name.casefold()), "")
 
 
 def _describe_nulls(nulls: Mapping[ColumnPlan, str], *, stacked: bool) -> str:
