@@ -236,8 +236,10 @@ class FilterSchema:
         arrow = type_at(self.arrow, self._path(name))
         listed = isinstance(value, (list, tuple, set, frozenset))
         values = [*value] if listed else [value]
-        if arrow is not None and listed and values and not any(each is not None for each in values):
-            return pa.nulls(1, arrow)  # pyarrow compares strings with no list of type null
+        if arrow is not None and listed and not any(each is not None for each in values):
+            return pa.nulls(
+                min(1, len(values)), arrow
+            )  # pyarrow compares strings with no list of type null
         if arrow is not None and pa.types.is_decimal(arrow):
             # Arrow gives an integer as many digits as its type has, which may be too many.
             exact = [Decimal(int(each)) if is_integer(each) else each for each in values]

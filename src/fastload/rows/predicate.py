@@ -49,6 +49,7 @@ _FUNCTION = (
 _OPERATORS = ("==", "=", "!=", "<", ">", "<=", ">=", "in", "not in")
 _NULLS = "for nulls pass an Expression, pyarrow.compute.field(name).is_null() or .is_valid()"
 
+_TIMES = (np.datetime64, np.timedelta64)
 # The most characters of the text of a split in a saved state.
 _SHOWN = 200
 
@@ -180,6 +181,9 @@ def resolve_filters(
         path_of: returns the path of a column, given its name in a condition.
         condition_of: returns the operator and the value to compare with, given the name, the
             operator and the value of a condition.
+
+    Raises:
+        ValueError: a value of NumPy has a unit that Arrow lacks.
     """
     if filters is None or is_expression(filters):
         return filters
@@ -225,13 +229,14 @@ def _stored(value: Any) -> Any:
     """Return a time of NumPy or a large integer as the scalar that pyarrow does not make of it.
 
     An integer that int64 can't hold becomes uint64, or a decimal if uint64 can't hold it either.
-    A list or a set with such an integer becomes an array, or a list of decimals.
+    A list or a set with such an integer becomes an array, or a list of decimals; one with times of
+    NumPy a list with their scalars.
     """
-    if isinstance(value, (np.datetime64, np.timedelta64)):
-        import pyarrow as pa
-
-        return pa.array(np.array([value]))[0]
+    if isinstance(value, _TIMES):
+        return _stored_time(value)
     if isinstance(value, (list, tuple, set, frozenset)):
+        if any(isinstance(each, _TIMES) for each in value):
+            return [_stored_time(each) if isinstance(each, _TIMES) else each for each in value]
         if not any(_is_large(each) for each in value):
             return value
         found = as_uint64(value)
@@ -240,6 +245,26 @@ def _stored(value: Any) -> Any:
     if not _is_large(value):
         return value
     return as_uint64(value) if 0 <= value < 2**64 else Decimal(int(value))
+
+
+def _stored_time(value: Any) -> Any:
+    """Return a date, time or duration of NumPy as an Arrow scalar.
+
+    Raises:
+        ValueError: Arrow has no such unit, and seconds can't hold the value.
+    """
+    import pyarrow as pa
+
+    unit = np.datetime_data(value.dtype)[0]
+    if unit in ("W", "h", "m") or (unit == "D" and isinstance(value, np.timedelta64)):
+        value = value.astype(f"{value.dtype.kind}8[s]")
+    try:
+        return pa.array(np.array([value]))[0]
+    except pa.ArrowNotImplementedError:
+        raise ValueError(
+            "Expected a value in filters in weeks, days, hours, minutes, s, ms, us or ns, got "
+            f"{value!r}"
+        ) from None
 
 
 def is_integer(value: Any) -> bool:

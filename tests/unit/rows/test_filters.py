@@ -655,14 +655,26 @@ def test_text_and_numbers(tmp_path):
             FastParquetDataset(tmp_path, filters=filters)
 
 
-def test_lists_of_nulls_and_durations_of_numpy(tmp_path):
-    table = pa.table({"number": [0, 1], "s": ["a", None], "d": pa.array([5, 7], pa.duration("s"))})
+def test_lists_without_values_and_times_of_numpy(tmp_path):
+    minutes = pa.array([300, 420], pa.duration("s"))
+    days = pa.array([0, 86400], pa.timestamp("s"))
+    table = pa.table({"number": [0, 1], "s": ["a", None], "d": minutes, "t": days})
     pq.write_table(table, tmp_path / "0.parquet")
+    assert kept(tmp_path, ("s", "in", [])) == []
+    assert kept(tmp_path, ("s", "not in", set())) == [0, 1]
     assert kept(tmp_path, ("s", "in", [None])) == [1]
     assert kept(tmp_path, ("s", "not in", {None})) == [0]
-    for seconds in (np.timedelta64(5, "s"), np.timedelta64(5000, "ms")):
-        assert kept(tmp_path, ("d", ">", seconds)) == [1]
-        assert kept(tmp_path, ("d", "in", [seconds])) == [0]
+    for name, times in (
+        ("d", [np.timedelta64(300_000, "ms"), np.timedelta64(300, "s"), np.timedelta64(5, "m")]),
+        ("t", [np.datetime64("1970-01-01T00", unit) for unit in ("D", "h", "m", "ns")]),
+    ):
+        for time in times:
+            assert kept(tmp_path, (name, ">", time)) == [1]
+            assert kept(tmp_path, (name, "in", {time})) == [0]
+            assert kept(tmp_path, (name, "in", [time, None])) == [0]
+    for time in (np.timedelta64(1, "Y"), np.timedelta64(1, "ps"), np.datetime64("NaT")):
+        with pytest.raises(ValueError, match="Expected a value in filters in weeks"):
+            FastParquetDataset(tmp_path, filters=("d", "in", [time]))
 
 
 def test_values_that_filters_cannot_be_asked_of(tmp_path):
