@@ -190,10 +190,6 @@ class RowGroupSearch {
         ARROW_RETURN_NOT_OK(AskBloomFilters());
         verdict = context_.filter->Of(known_);
       }
-      if (verdict != Verdict::kSome && RestOnNullCounts()) {
-        ARROW_RETURN_NOT_OK(ReadBounds());
-        verdict = context_.filter->Of(known_);
-      }
       if (verdict == Verdict::kSome && rows_ > 0 && context_.decodes) {
         ARROW_ASSIGN_OR_RAISE(found, OfPages());
       } else if (verdict != Verdict::kNone) {
@@ -224,16 +220,6 @@ class RowGroupSearch {
                 {.file = file_.path, .row_group = id_.row_group, .column = spec.name});
     }
     return Status::OK();
-  }
-
-  // Returns true if the verdict would be open without the null counts of statistics.
-  bool RestOnNullCounts() const {
-    std::vector<KnownValues> uncounted = known_;
-    for (KnownValues& known : uncounted) {
-      if (known.null_count == 0) known.nulls = true;
-      if (known.null_count > 0 && known.keys.empty()) known.keys = {{}};
-    }
-    return context_.filter->Of(uncounted) == Verdict::kSome;
   }
 
   Status AskBloomFilters() {
