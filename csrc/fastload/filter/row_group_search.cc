@@ -302,7 +302,6 @@ class RowGroupSearch {
   // Reads the page indexes. Where the index of a chunk and its statistics contradict each
   // other, neither is believed.
   Status ReadBounds() {
-    if (indexes_ != nullptr) return Status::OK();
     ARROW_ASSIGN_OR_RAISE(indexes_, Indexes());
     bounds_.resize(context_.columns->size());
     for (size_t c = 0; c < bounds_.size(); ++c) {
