@@ -95,7 +95,8 @@ class Column:
         unit: unit of dates, times, timestamps and durations: "s", "ms", "us" or "ns"; None = the
             finest unit of the files. A value that is no whole number of the unit, or does not fit
             int64 in it, raises `ValueError` while iterating. INT96 timestamps, which Spark writes,
-            count in "ns", which reach from 1677 to 2262; with "us" every date fits.
+            count in "ns", which reach from 1677 to 2262 (in a Delta or Iceberg table: in the
+            table's unit); with "us" every date fits.
 
     Raises:
         TypeError, ValueError: an argument has the wrong type or an invalid value.

@@ -35,7 +35,7 @@ class FileSchema:
         path: path of the first file that has the schema.
         footer: footer of that file.
         leaves: leaf columns, in the order of the schema.
-        types: pyarrow's schema of the leaves.
+        types: pyarrow's schema of the leaves; a table says what its timestamps are.
         indices: indices of the leaves of each path.
         groups: paths of the structs and lists, which have leaves below them.
         inside: index of the leaf below each of them that is read fastest for its levels.
@@ -61,11 +61,13 @@ class FileSchema:
             columns: columns of the file's table, whose names count; None = the file's own names.
         """
         leaves = footer.leaves
+        types = pa.schema(footer)
         paths: list[tuple[Path | None, list[Path]]]
         if columns is None:
             paths = [(leaf.names, groups_above(leaf.names)) for leaf in leaves]
         else:
             paths = columns.find(footer, path)
+            types = _timed_as(columns, types, leaves, [found for found, _ in paths])
         indices: dict[Path, list[int]] = {}
         inside: dict[Path, int] = {}
         for index in sorted(range(len(leaves)), key=lambda index: _cost(leaves[index])):
@@ -76,7 +78,7 @@ class FileSchema:
                 indices.setdefault(names, []).append(index)
         groups = frozenset(group for found in indices for group in groups_above(found))
         features = features_of(footer)
-        return cls(path, footer, leaves, pa.schema(footer), indices, groups, inside, features)
+        return cls(path, footer, leaves, types, indices, groups, inside, features)
 
     def find(self, path: Path) -> int | None:
         """Return the index of the leaf at `path`, or None if the schema has no such leaf."""
@@ -212,6 +214,35 @@ def merge_paths(schemas: Sequence[FileSchema]) -> Iterable[Path]:
         if path not in groups or not all(schema.is_null(path) for schema in schemas)
     )
     return sorted(kept, key=lambda path: [rank[part] for part in (*groups_above(path), path)])
+
+
+def _timed_as(
+    columns: TableColumns, types: Any, leaves: Sequence[core.Leaf], paths: Sequence[Path | None]
+) -> Any:
+    """Return the types of a file's leaves, with timestamps as the columns of a table have them.
+
+    An INT96 timestamp has neither a unit nor a zone: the table's type says both. Other timestamps
+    without a zone count in UTC if the table's column has a zone, as deltalake and pyiceberg read
+    them.
+    """
+    fields = list(types)
+    times = [
+        index
+        for index, field in enumerate(fields)
+        if pa.types.is_timestamp(field.type) and field.type.tz is None
+    ]
+    if not times:
+        return types
+    names = (leaf.names for leaf in columns.footer.leaves)
+    wanted = dict(zip(names, pa.schema(columns.footer).types, strict=True))
+    for index in times:
+        arrow = wanted.get(paths[index] or ())
+        if arrow is None or not pa.types.is_timestamp(arrow):
+            continue
+        if leaves[index].physical_type != "INT96":
+            arrow = pa.timestamp(fields[index].type.unit, arrow.tz)
+        fields[index] = fields[index].with_type(arrow)
+    return pa.schema(fields)
 
 
 def _cost(leaf: core.Leaf) -> tuple[int, bool]:

@@ -92,6 +92,8 @@ def resolve_leaf(arrow: Any, leaf: core.Leaf) -> LeafType:
         UnsupportedTypeError: fastload reads no columns of this type.
     """
     found = replace(resolve(arrow, leaf.logical_type), list_sizes=leaf.list_sizes)
+    if leaf.physical_type == "INT96":
+        found = replace(found, unit="ns")  # as the core counts, whatever the unit of `arrow`
     shape = leaf.tensor_shape
     if shape is None:
         return found

@@ -285,6 +285,80 @@ def test_the_last_time_that_python_knows(tmp_path, zone):
     assert in_order(Delta(tmp_path), columns=["x"], filters=filters) == [(2,)]
 
 
+@pytest.mark.parametrize(
+    ("unit", "zone"), [("INT96", "UTC"), ("INT96", None), ("us", "UTC"), ("ns", "UTC")]
+)
+def test_timestamps_in_files_without_a_zone(tmp_path, unit, zone):
+    early, late = (dt.datetime(year, 12, 31) for year in (1000, 9999))  # noqa: DTZ001
+    reached = [NOW, NOW.replace(year=1952), None]
+    times = [*reached, early, late] if unit != "ns" else reached
+    options = {"use_deprecated_int96_timestamps": True} if unit == "INT96" else {}
+    naive = pa.timestamp("us" if unit == "INT96" else unit)
+    _append(tmp_path, times, pa.timestamp("us", zone))
+    _append(tmp_path, times, pa.timestamp("us", zone), naive, row_group_size=2, **options)
+    _append(tmp_path, [NOW.replace(year=2020)], pa.timestamp("us", zone), naive, **options)
+    table = pa.table(deltalake.DeltaTable(tmp_path).scan()).select(["t", "l", "s", "x"])
+    assert table.schema.field("t").type == pa.timestamp("us", zone)
+    dataset = FastParquetDataset(Delta(tmp_path), nulls="mask")
+    assert {dataset.schema[name].unit for name in ("t", "l", "s.t")} == {
+        "ns" if unit == "ns" else "us"
+    }
+    columns = {"x": "x"} | {
+        name: Column(leaf, unit="us", fill=0)
+        for name, leaf in {"t": "t", "l": "l", "s": "s.t"}.items()
+    }
+    plain = {name: Column(spec.name, fill=0) for name, spec in columns.items() if name != "x"}
+    if unit != "ns":
+        assert_same_rows(FastParquetDataset(Delta(tmp_path), columns=plain), table, plain)
+    found = FastParquetDataset(Delta(tmp_path), columns=columns, shuffle=True)
+    assert_same_rows(found, table, columns, ordered=False)
+    assert_same_rows([found.take([6, 0])], table.take([6, 0]), columns)
+    halves = [
+        FastParquetDataset(Delta(tmp_path), columns=["x", "t"], nulls="zero", split=("t", *part))
+        for part in ((0, 0.5), (0.5, 1))
+    ]
+    values = [set(batch["t"].tolist()) for half in halves for batch in half]
+    assert sum(half.num_rows for half in halves) == len(table)
+    assert len(set.union(*values)) == sum(map(len, values))
+    for least, files in ((NOW, 2), (NOW.replace(year=2016), 3)):
+        at = pa.scalar(least, pa.timestamp("us", zone))
+        for filters in (pc.field("t") >= at, pc.field("s", "t") >= at):
+            kept = FastParquetDataset(Delta(tmp_path), columns=columns, filters=filters)
+            assert_same_rows(kept, table.filter(filters), columns)
+            assert len(kept.files) == files
+
+
+def test_a_timestamp_between_two_units_of_the_table(tmp_path):
+    utc, naive = pa.timestamp("us", "UTC"), pa.timestamp("ns")
+    options = {"use_deprecated_int96_timestamps": True}
+    _append(tmp_path, [np.datetime64(1001, "ns")], utc, naive, **options)
+    with pytest.raises(ValueError, match=r"1970-01-01T00:00:00\.000001001.*column `t`"):
+        list(FastParquetDataset(Delta(tmp_path), columns=["t"]))
+    finer = FastParquetDataset(Delta(tmp_path), columns=[Column("t", unit="ns")])
+    assert finer.take([0])["t"].tolist() == [1001]
+
+
+def _append(directory, times, arrow, stored=None, **options):
+    """Append rows with a timestamp of each time to a table, and store them as another type."""
+
+    def rows(times):
+        lists = pa.ListArray.from_arrays(range(len(times) + 1), times)
+        structs = pa.StructArray.from_arrays([times], ["t"])
+        return pa.table({"t": times, "l": lists, "s": structs, "x": range(len(times))})
+
+    values = pa.array(times, stored or arrow)
+    deltalake.write_deltalake(directory, rows(values.cast(arrow, safe=False)), mode="append")
+    if stored is None:
+        return
+    log = max((directory / "_delta_log").glob("*.json"))
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    add = next(action["add"] for action in actions if "add" in action)
+    file = directory / add["path"]
+    pq.write_table(rows(values), file, **options)
+    add["size"] = file.stat().st_size
+    log.write_text("\n".join(map(json.dumps, actions)))
+
+
 def test_the_fingerprint_covers_the_version(tmp_path):
     deltalake.write_deltalake(tmp_path, pa.table({"x": [1]}))
     deltalake.DeltaTable(tmp_path).alter.set_table_properties({"delta.appendOnly": "true"})

@@ -244,6 +244,26 @@ def test_files_without_ids_by_a_name_mapping(catalog, tmp_path):
     )
 
 
+@pytest.mark.parametrize("zone", ["UTC", None])
+def test_int96_timestamps_have_the_type_of_the_table(catalog, zone):
+    times = [NOW, NOW.replace(9999, 12, 31), NOW.replace(1000, 1, 1), None]
+    rows = pa.table({"t": pa.array(times, pa.timestamp("us", zone)), "x": range(4)})
+    table = make(catalog, rows)
+    (entry,) = iceberg_data_files(table)
+    path = entry.data_file.file_path.removeprefix("file://")
+    pq.write_table(pq.read_table(path), path, use_deprecated_int96_timestamps=True)
+    assert pq.ParquetFile(path).schema.column(0).physical_type == "INT96"
+    table.append(rows)
+    source = Iceberg("db.t", catalog=catalog)
+    assert FastParquetDataset(source, nulls="zero").schema["t"].unit == "us"
+    both = pa.concat_tables([rows, rows])
+    assert loaded(source) == rows_of(both)
+    late = pc.field("t") > pa.scalar(NOW, rows.schema.field("t").type)
+    assert loaded(source, filters=late) == rows_of(both.filter(late))
+    commit_deletes(table, equality_deletes(table, rows.select(["t"]).slice(1, 1)))
+    assert sorted(x for x, *_ in in_order(source, columns=["x"])) == [0, 0, 2, 2, 3, 3]
+
+
 def test_partitions_that_evolve(catalog):
     rows = pa.table({"d": pa.array([NOW.date()] * 3), "k": ["a", "b", "a"], "x": [1, 2, 3]})
     table = make(catalog, rows, partition="k")
