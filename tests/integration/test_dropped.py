@@ -12,7 +12,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 import fastload
-from fastload import FastParquetDataset, Pack, TokenBudget
+from fastload import FastParquetDataset, Pack, TokenBudget, per_block, per_row
 from support.damage import damage, write_groups
 
 GROUPS = [100] * 4
@@ -129,6 +129,38 @@ def test_in_mid_pass(make, collected, reader, options):
     assert [kept() for kept in dropped] == [None, None]
     deadline = time.monotonic() + 20
     while held() != before and time.monotonic() < deadline:  # a thread may end a little later
+        time.sleep(0.01)
+    assert held() == before
+
+
+def refusing(value, *_):
+    raise ValueError("refused")
+
+
+STEPS = {
+    "plain": {"preprocess": refusing},
+    "blocks": {"preprocess": per_block(refusing)},
+    "rows": {"preprocess": per_row(refusing, inputs="id", outputs="more")},
+    "rows inline": {"preprocess": per_row(refusing, inputs="id", outputs="more", threads=0)},
+    "augment": {"augment": lambda batch, seeds: refusing(batch)},
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_after_an_error_of_a_step(path, collected, step):
+    before = held()
+    dataset = FastParquetDataset(path, batch_size=50, shuffle=True, threads=1, **STEPS[step])
+    running = iter(dataset)
+    with pytest.raises((ValueError, RuntimeError), match="refused"):
+        next(running)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="Error ended this pass: call iter"):
+            next(running)
+    dropped = weakref.ref(dataset)
+    del dataset, running
+    assert dropped() is None
+    deadline = time.monotonic() + 20
+    while held() != before and time.monotonic() < deadline:
         time.sleep(0.01)
     assert held() == before
 

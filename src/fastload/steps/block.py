@@ -102,8 +102,7 @@ class BlockJob(Job):
             BaseException: the error that the function raised.
             RuntimeError: the job was cancelled.
         """
-        if self._error is not None:
-            raise self._error
+        self.raise_error()
         return self._returned
 
     @override
@@ -120,6 +119,7 @@ class BlockJob(Job):
             self._returned = self._fn(self._block)
         except BaseException as error:  # noqa: BLE001 - raised where the batch is asked for
             self._end(error)
+            del self  # the traceback refers to this frame, and the job to the error
         else:
             self._end(None)
 

@@ -138,10 +138,10 @@ class RowJob(Job):
                 job was cancelled.
             ValueError: a row's value does not fit the other values.
         """
-        if self._error is not None:
-            cause = self._error.__cause__
+        if self._error is not None and isinstance(self._error.__cause__, KeyboardInterrupt):
             # Ctrl-C reaches a function that the main thread itself has called (threads=0).
-            raise cause if isinstance(cause, KeyboardInterrupt) else self._error
+            self._error = self._error.__cause__
+        self.raise_error()
         return self._outputs
 
     @override
@@ -171,6 +171,7 @@ class RowJob(Job):
             return
         except BaseException as error:  # noqa: BLE001 - raised where the batch is asked for
             self._fail(self._failed(row, error), error)
+            del self  # the traceback refers to this frame, and the job to the error
             return
         with self._lock:
             self._left -= stop - start

@@ -44,6 +44,18 @@ class Job(ABC):
         """End the job without a result, unless the job is done. Idempotent."""
         self._end(RuntimeError("Expected an open dataset, got one that was closed"))
 
+    def raise_error(self) -> None:
+        """Raise the error of the job, once; without effect on a job that has none.
+
+        The job forgets the error, whose traceback refers to the job: the two would be a cycle.
+        """
+        error, self._error = self._error, None
+        try:
+            if error is not None:
+                raise error
+        finally:
+            del error  # the traceback refers to this frame too
+
     def _end(self, error: BaseException | None) -> None:
         """End the job, and keep its error if it has one; do nothing if the job is done."""
         with self._lock:
@@ -107,6 +119,7 @@ class StepPool:
                     return
                 job, start, stop = self._waiting.popleft()
             job.run(start, stop)
+            del job  # as in `run`
         try:
             self._executor.submit(self._take_turn)
         except RuntimeError:

@@ -164,7 +164,8 @@ class _Work:
         self._job: Job | None = None  # the job that the steps wait for
         self.batch: Batch | None = None
         self._error = error
-        self._noted = running is None
+        self._of_steps = running is not None
+        self._ended = ""  # why the pass raises, once an error was raised
 
     def go_on(self) -> None:
         """Run the steps as far as possible without waiting for threads."""
@@ -174,9 +175,11 @@ class _Work:
             except StopIteration as end:
                 self.batch, self._running = end.value, None
             except Exception as error:  # noqa: BLE001 - raised in place of the batch
-                self._error, self._running = error, None
+                # Without this frame, which refers to this object: the two would be a cycle.
+                tail = error.__traceback__ and error.__traceback__.tb_next
+                self._error, self._running = error.with_traceback(tail), None
             except BaseException as error:  # Ctrl-C is raised at once, and only once
-                self._error, self._running = _ended_by(error), None
+                self._ended, self._running = _ended_by(error, " in a step"), None
                 raise
 
     def finish(self, location: Callable[[BatchPosition], str], mark: BatchPosition) -> None:
@@ -185,11 +188,18 @@ class _Work:
             if self._job is not None:
                 self._job.wait()
             self.go_on()
-        if self._error is not None:
-            if not self._noted:
-                self._noted = True
-                note(self._error, location(mark))
-            raise self._error
+        if self._ended:
+            raise RuntimeError(self._ended)
+        error, self._error = self._error, None
+        try:
+            if error is not None:
+                # Only its name is kept: a traceback refers to the pass, and they would be a cycle.
+                self._ended = _ended_by(error)
+                if self._of_steps:
+                    note(error, location(mark))
+                raise error
+        finally:
+            del error  # the traceback refers to this frame too
         assert self.batch is not None
         self.batch._position = mark  # noqa: SLF001
 
@@ -199,11 +209,12 @@ class _Work:
             self._job.cancel()
 
 
-def _ended_by(error: BaseException) -> RuntimeError:
-    """Return the error for the batch of a step that Ctrl-C ended: its values may be half-made."""
-    ended = RuntimeError(
-        f"{type(error).__name__} in a step ended this pass: call iter() again; "
+def _ended_by(error: BaseException, where: str = "") -> str:
+    """Return what a pass says that is asked for more after an error, or after Ctrl-C in a step.
+
+    The values of the step's batch may be half-made.
+    """
+    return (
+        f"{type(error).__name__}{where} ended this pass: call iter() again; "
         "load_state_dict(state_dict()) before it continues the epoch after the last batch"
     )
-    ended.__cause__ = error
-    return ended
