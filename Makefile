@@ -26,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv build test test-all test-python test-unit test-properties test-semantics test-life test-circumstances faults faults-store faults-disk faults-memory faults-alloc faults-kills soak fuzz test-cpp test-pyarrow wheel test-wheel test-pyarrows test-lowest lint lint-docs typecheck lint-python lint-cpp format docs bench bench-core bench-compare instructions peers sanitize asan asan-cpp tsan portable clean
+.PHONY: help venv build test test-all test-python test-unit test-properties test-semantics test-life test-circumstances faults faults-store faults-disk faults-memory faults-alloc faults-kills soak fuzz test-cpp test-pyarrow wheel test-wheel test-pyarrows test-lowest lint lint-docs typecheck lint-python lint-cpp format docs bench bench-core bench-compare instructions peers sanitize asan asan-life asan-core asan-cpp tsan portable clean
 
 help:
 	@awk -F ':.*## ' '/^##@ / { print (heads++ ? "\n" : "") substr($$0, 5) } \
@@ -160,18 +160,24 @@ fuzz: venv ## hostile bytes, as long as said: SECONDS=300
 # The sanitized core has to be found before the one in src/. Arrow's own allocators would
 # hide overruns. Leaks are looked for in the C++ tests alone: Python and torch keep memory
 # until exit. `ps`, with libasan in it, hangs.
-asan: build asan-cpp ## ASan and UBSan over the C++ tests and tests/unit
+ASAN = PATH=$(CURDIR)/build/asan/bin:$$PATH PYTHONPATH=$(CURDIR)/build/asan \
+    ARROW_DEFAULT_MEMORY_POOL=system PYTHONMALLOC=malloc \
+    ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
+    LD_PRELOAD="$(foreach l,libasan.so libubsan.so libstdc++.so.6,$(shell $(CXX) -print-file-name=$(l)))"
+
+asan: asan-core asan-cpp ## ASan and UBSan over the C++ tests and tests/unit
+	$(ASAN) $(RUN) -m pytest tests/unit
+
+asan-life: asan-core ## ASan and UBSan over whole programs at random: PROGRAMS=500 SEED=1
+	$(ASAN) $(RUN) tests/life/programs.py --programs $(or $(PROGRAMS),500) --seed $(or $(SEED),1)
+
+asan-core: build
 	FASTLOAD_SANITIZE=address,undefined $(COMPILERS) \
 	    $(RUN) setup.py --quiet build --build-lib build/asan
 	@mkdir -p build/asan/bin
 	@! ps=$$(command -v ps) || { \
 	    printf '#!/bin/sh\nunset LD_PRELOAD\nexec %s "$$@"\n' "$$ps" > build/asan/bin/ps; \
 	    chmod +x build/asan/bin/ps; }
-	PATH=$(CURDIR)/build/asan/bin:$$PATH PYTHONPATH=$(CURDIR)/build/asan \
-	    ARROW_DEFAULT_MEMORY_POOL=system PYTHONMALLOC=malloc \
-	    ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
-	    LD_PRELOAD="$(foreach l,libasan.so libubsan.so libstdc++.so.6,$(shell $(CXX) -print-file-name=$(l)))" \
-	    $(RUN) -m pytest tests/unit
 
 asan-cpp: $(VENV)/.compiles ## ASan, UBSan and LeakSanitizer over the C++ tests: FILTER='*Reader*'
 	@$(TEST_CPP) check SANITIZE=address,undefined $(if $(FILTER),FILTER='$(FILTER)')

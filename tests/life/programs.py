@@ -2,55 +2,44 @@
 
     python tests/life/programs.py --programs 5000 --seed 1
 
-The plan's own functions give the order of rows; pyarrow gives the values. A program that fails
-is made smaller, feature by feature, and its command is printed.
+Batches say where their rows come from, and pyarrow gives the values of these rows. Programs run in
+forks of one process, so that one that crashes or hangs ends alone. A program that fails is made
+smaller, feature by feature, and its command is printed.
 """
 
 import argparse
 import faulthandler
-import multiprocessing
+import json
+import os
 import sys
 import tempfile
 import time
 import traceback
 import warnings
-from collections import Counter
-from itertools import islice
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain, islice
 from pathlib import Path
 
-from drawing import FILTERS, STEPS, drawn, drawn_seeds
-from oracle import Oracle
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "properties"))
+
+from drawing import FILTERS, NAMES, STEPS, WITHOUT, drawn, drawn_seeds, without
+from oracle import Oracle, UnreadError
+from pyarrow.fs import LocalFileSystem
 from torch.utils.data import DataLoader
 
 import fastload
 from fastload import CorruptFileError, FastParquetDataset
-from fastload.plan.position import advance
+from fastload.plan.position import Leg
 from fastload.plan.substitution import NothingReadableError
-from support.plan_definition import epoch_rows
+from support.forked import run_forked
 
-TIMEOUT_S = 120
-# What stands for each feature in a program without the feature.
-WITHOUT = {
-    "columns": {},
-    "filters": None,
-    "split": None,
-    "limit": None,
-    "shuffle": False,
-    "uneven": "wrap",
-    "drop_last": False,
-    "provenance": False,
-    "preprocess": (),
-    "augment": False,
-    "cache": False,
-    "damage": (),
-    "persistent": False,
-    "stateful": None,
-    "mixed": False,
-    "rows": False,
-    "threads": 0,
-    "epoch": 0,
-    "write": {},
-}
+# Arguments of a dataset that a program holds as they are.
+AS_DRAWN = ["split", "limit", "offset", "shuffle", "drop_last", "uneven", "nulls", "threads"]
+TIMEOUT_S = 60
+LIMIT_S = 180  # of a program
+TOGETHER = 100  # programs of a process
+IMPORTS = ["hypothesis", "numba", "pyarrow.compute", "pyarrow.fs", "pyarrow.parquet"]
 
 
 class Life:
@@ -59,35 +48,32 @@ class Life:
     def __init__(self, program, directory):
         self.program = program
         self.directory = directory
-        self.oracle = Oracle(program, directory)
+        self.oracle = Oracle(program, directory / "files")
+        self.single = program["form"].get("batch_size", 1) is None
+        self.largest = 0
 
-    def dataset(self, rank, world, **more):
+    def dataset(self, rank, world):
         p = self.program
         steps = [STEPS[name] for name in p["preprocess"]]
         return FastParquetDataset(
-            self.oracle.paths,
-            **{
-                "columns": self.oracle.columns,
-                "batch_size": None if p["rows"] else p["batch_size"],
-                "filters": FILTERS[p["filters"]]() if p["filters"] else None,
-                "split": p["split"],
-                "limit": p["limit"],
-                "shuffle": p["shuffle"],
-                "shuffle_window": p["window"],
-                "seed": p["order"],
-                "drop_last": p["drop_last"],
-                "rank": rank,
-                "world_size": world,
-                "uneven": p["uneven"],
-                "preprocess": steps or None,
-                "augment": drawn_seeds if p["augment"] else None,
-                "cache": self.directory / "cache" if p["cache"] else None,
-                "threads": p["threads"],
-                "memory_budget": "256MB",
-                "on_error": "skip" if p["damage"] else "raise",
-                "provenance": p["provenance"],
-                **more,
-            },
+            self.oracle.source,
+            columns=self.oracle.columns,
+            filters=FILTERS[p["filters"]]() if p["filters"] else None,
+            shuffle_window=p["window"],
+            seed=p["order"],
+            rank=rank,
+            world_size=world,
+            preprocess=steps or None,
+            augment=drawn_seeds if p["augment"] else None,
+            cache=self.directory / "cache" if p["cache"] else None,
+            filesystem=LocalFileSystem() if p["store"] else None,
+            memory_budget=p["memory"],
+            prefetch=p["prefetch"],
+            on_error="skip" if p["damage"] else "raise",
+            weights=self.oracle.weights,
+            provenance=True,
+            **{name: p[name] for name in AS_DRAWN},
+            **p["form"],
         )
 
     def loader(self, dataset, workers):
@@ -105,51 +91,62 @@ class Life:
     def run(self):
         """Run the epoch over its legs, then the passes that follow."""
         p = self.program
-        if p["mixed"]:
+        if p["mixed"] and p["uneven"] != "keep" and not self.oracle.lost:
             self._run_mixed()
-        if p["stateful"] is not None and not p["rows"]:
+        if p["stateful"] is not None and not self.oracle.lost:
             self._run_stateful(p["stateful"])
-        state, progress, delivered = None, (), []
-        for world, workers, steps in p["legs"]:
-            shape = (world, 0 if p["rows"] else workers)
+        state, delivered = None, []
+        for number, (world, workers, steps) in enumerate(p["legs"], 1):
             try:
-                ranks = [self._run_rank(state, progress, shape, k, steps) for k in range(world)]
+                last = number == len(p["legs"])
+                ranks = [
+                    self._run_rank(state, world, workers, k, steps, last) for k in range(world)
+                ]
             except NothingReadableError:
                 return
-            delivered += [row for rows, _, _ in ranks for row in rows]
-            _, batches, state = max(ranks, key=lambda rank: rank[1])
-            if steps is not None:
-                progress = advance(progress, world, max(1, shape[1]), batches)
-        self._check_epoch(delivered)
+            delivered += chain.from_iterable(rows for rows, *_ in ranks)
+            *_, state = max(ranks, key=lambda rank: rank[1])
+        self.oracle.check_epoch(delivered, p["epoch"], self.largest)
 
-    def _run_rank(self, state, progress, shape, rank, steps):
-        """Run a leg of a rank; return its rows, the number of its batches, and the state then."""
-        (world, workers), epoch = shape, self.program["epoch"]
-        want = self.oracle.expected(epoch, progress, world, rank, workers)
-        own = {k for ids, _ in want for k in ids}
-        if progress and progress[-1].continues(world, workers):
-            # The leg goes on, and rows that the rank has delivered in it stand in, too.
-            own |= self.oracle.own(epoch, progress[:-1], world, rank, workers)
+    def _run_rank(self, state, world, workers, rank, steps, last):
+        """Run a leg of a rank; return what it delivers, the number of batches, and the state."""
+        epoch = self.program["epoch"]
         with self.dataset(rank, world) as dataset:
             if state is not None:
                 dataset.load_state_dict(state)
             dataset.set_epoch(epoch)
-            done = sum(leg.delivered for leg in progress)
-            assert len(dataset) == done + len(want), f"len {len(dataset)}"
             before = dataset.state_dict()
-            batches, after = self._taken(dataset, workers, steps, own)
-            self.oracle.check(batches, want[:steps], epoch, own)
-            if steps is None and rank == world - 1 and self.program["seed"] % 3 == 0:
-                self._next_epoch(dataset, world, rank, workers)
-        rows = [row for pair in want[:steps] for row in zip(*pair, strict=True)]
+            legs = [Leg(*leg) for leg in before["progress"]]
+            done = first = sum(leg.delivered for leg in legs)
+            if legs and legs[-1].continues(world, max(1, workers)):
+                # The leg goes on, and rows that the rank has delivered in it stand in, too.
+                first -= legs[-1].delivered
+            count = len(dataset) if not self.single else None
+            own = set()
+            if self.oracle.lost and first < count:
+                own = set(
+                    self.oracle.ids(dataset.rows_of(range(first, count), rank, num_workers=workers))
+                )
+            loader = self.loader(dataset, workers)
+            batches, after = self._taken(dataset, loader, steps, own)
+            if count is not None:
+                want = count - done if steps is None else min(count - done, steps)
+                assert len(batches) == want, f"{len(batches)} batches, not {want}"
+            span = range(done, done + len(batches))
+            rows = self.oracle.check(dataset, batches, span, epoch, own)
+            self.largest = max(
+                [self.largest, *(batch.rows for batch in batches if not self.single)]
+            )
+            for later in range(1, self.program["epochs"] if last and not self.oracle.lost else 1):
+                self._run_later(dataset, loader, epoch + later)
         return rows, len(batches), after or before
 
-    def _taken(self, dataset, workers, steps, own):
+    def _taken(self, dataset, loader, steps, own):
         """Take batches, and the state after the last; None if there is none."""
         batches, after = [], None
         try:
-            for batch in islice(iter(self.loader(dataset, workers)), steps):
-                if self.program["rows"]:
+            for batch in islice(iter(loader), steps):
+                if self.single:
                     batches.append(batch)
                     after = dataset.state_dict()
                 else:
@@ -161,110 +158,112 @@ class Life:
             raise
         return batches, after
 
-    def _next_epoch(self, dataset, world, rank, workers):
+    def _run_later(self, dataset, loader, epoch):
         """Without set_epoch the next pass is the next epoch."""
-        epoch = self.program["epoch"] + 1
-        want = self.oracle.expected(epoch, (), world, rank, workers)
-        own = {k for ids, _ in want for k in ids}
-        batches, _ = self._taken(dataset, workers, None, own)
-        self.oracle.check(batches, want, epoch, own)
-
-    def _check_epoch(self, delivered):
-        """Each row of the epoch comes once, but for what `uneven` and drop_last say."""
-        p = self.program
-        whole = Counter(
-            self.oracle.ids(epoch_rows(self.oracle.groups, self.oracle.options, p["epoch"]))
-        )
-        real = Counter(k for k, mark in delivered if mark)
-        worlds = sum(world for world, *_ in p["legs"])
-        assert set(real) <= set(whole)
-        again = sum((real - whole).values())
-        assert again <= (worlds if p["uneven"] == "wrap" else 0), f"{again} rows came twice"
-        allowed = worlds if p["uneven"] == "drop" else 0
-        allowed += worlds * p["batch_size"] if p["drop_last"] else 0
-        if p["uneven"] != "keep":  # its ranks end at different steps
-            assert sum((whole - real).values()) <= allowed, "rows are missing"
+        batches, _ = self._taken(dataset, loader, None, ())
+        self.oracle.check(dataset, batches, range(len(batches)), epoch)
 
     def _run_stateful(self, workers):
         from torchdata.stateful_dataloader import StatefulDataLoader
-
-        epoch = self.program["epoch"]
-        want = self.oracle.expected(epoch, (), 1, 0, workers)
-        own = {k for ids, _ in want for k in ids}
-        if own & self.oracle.lost and own <= self.oracle.lost:
-            return
 
         def loader(dataset):
             return StatefulDataLoader(
                 dataset, batch_size=None, num_workers=workers, timeout=TIMEOUT_S * bool(workers)
             )
 
-        after = self.program["seed"] % (len(want) + 1)
+        epoch = self.program["epoch"]
         with self.dataset(0, 1) as first, self.dataset(0, 1) as second:
             first.set_epoch(epoch)
+            count = len(first)
+            after = self.program["seed"] % (count + 1)
+            if not 0 < after < count:
+                return
             running = loader(first)
             batches = [batch.clone() for batch in islice(iter(running), after)]
             state = running.state_dict()
             resumed = loader(second)
             resumed.load_state_dict(state)
-            if 0 < after < len(want):
-                batches += [batch.clone() for batch in resumed]
-                self.oracle.check(batches, want, epoch, own)
+            batches += [batch.clone() for batch in resumed]
+            assert len(batches) == count, f"{len(batches)} batches, not {count}"
+            self.oracle.check(first, batches, range(len(batches)), epoch)
 
     def _run_mixed(self):
-        p = self.program
-        if p["rows"] or p["uneven"] == "keep":
-            return
-        want = self.oracle.expected(0, (), 1, 0, 0)
-        own = {k for ids, _ in want for k in ids}
-        if not want or own & self.oracle.lost:
-            return
         sources = {name: self.dataset(0, 1) for name in ("one", "other")}
-        with fastload.mix(sources, seed=p["seed"], stop="all") as mixed:
+        with fastload.mix(sources, seed=self.program["seed"], stop="all") as mixed:
+            count = len(mixed)
             batches = [(batch.source, batch.clone()) for batch in mixed]
-            assert len(batches) == len(mixed) == 2 * len(want)
-        for name in sources:
-            self.oracle.check([b for source, b in batches if source == name], want, 0, own)
+            assert len(batches) == count, f"{len(batches)} batches, not {count}"
+        for name, dataset in sources.items():
+            own = [batch for source, batch in batches if source == name]
+            self.oracle.check(dataset, own, range(len(own)), 0)
 
 
 def run(program):
-    """Run a program; return what went wrong, or None."""
+    """Run a program here; return what went wrong, or None."""
     with tempfile.TemporaryDirectory() as directory, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             Life(program, Path(directory)).run()
+        except UnreadError:
+            return None
         except Exception:  # noqa: BLE001 - whatever it is
             return traceback.format_exc(limit=-6)
     return None
 
 
-def smaller(program):
-    """Leave features out of a program that fails; return their names."""
-    out = []
-    for name, nothing in WITHOUT.items():
-        if program[name] != nothing and run({**program, name: nothing}):
-            program = {**program, name: nothing}
-            out.append(name)
-    if len(program["legs"]) > 1 and run({**program, "legs": program["legs"][-1:]}):
-        out.append("legs")
-    return out
+def program_of(seed, left_out):
+    program = drawn(seed)
+    for name in left_out:
+        program = without(program, name)
+    return program
 
 
-def without(program, names):
-    program = {**program, **{name: WITHOUT[name] for name in names if name != "legs"}}
-    return {**program, "legs": program["legs"][-1:]} if "legs" in names else program
+def failures(seeds, left_out=()):
+    """Run the programs of seeds in a process of their own; yield (seed, message) of failures."""
+    seeds = list(seeds)
+    while seeds:
+        last = seeds[-1]
+        command = [__file__, "--here", "--without", ",".join(left_out), "--seed", str(seeds[0])]
+        command += ["--programs", str(len(seeds))]
+        ended = run_forked(command, timeout=LIMIT_S * len(seeds) + 60, imports=IMPORTS)
+        for line in ended.stdout.splitlines():
+            message = json.loads(line)
+            if message:
+                yield seeds[0], message
+            seeds = seeds[1:]
+        if ended.returncode or seeds:  # after the last one, too
+            told = ended.stderr.partition("\nExtension modules:")[0][-9000:]
+            yield (seeds or [last])[0], f"exit code {ended.returncode}\n{told}"
+        seeds = seeds[1:]
 
 
-def fails(seed, left_out=()):
-    """Run the program of a seed; return the message of a failure, or None."""
-    program = without(drawn(seed), left_out)
-    message = run(program)
-    if message is None:
-        return None
-    less = [*left_out, *smaller(program)]
+def run_here(seeds, left_out):
+    """Run programs, and print a line of each at its end; one that hangs ends the process."""
+    faulthandler.enable()
+    for seed in seeds:
+        faulthandler.dump_traceback_later(LIMIT_S, exit=True)
+        print(json.dumps(run(program_of(seed, left_out))), flush=True)
+    faulthandler.cancel_dump_traceback_later()
+
+
+def smaller(seed, left_out):
+    """Leave features out of a program that fails; return the names of all that it lacks."""
+    names = [*WITHOUT, "legs", "workers"]
+    columns = [f"columns.{NAMES.index(name)}" for name in drawn(seed)["columns"]]
+    names[1:1] = columns
+    for name in names:
+        program = program_of(seed, left_out)
+        if without(program, name) != program and any(failures([seed], [*left_out, name])):
+            left_out = [*left_out, name]
+    return left_out
+
+
+def report(seed, message, left_out=()):
+    """What to print of a program that failed."""
+    less = smaller(seed, list(left_out))
     command = f"python tests/life/programs.py --seed {seed} --programs 1"
     command += f" --without {','.join(less)}" if less else ""
-    return f"{message}\n{program}\n\n{command}\n"
+    return f"=== program {seed} failed\n{message}\n{program_of(seed, less)}\n\n{command}\n"
 
 
 def main():
@@ -272,16 +271,28 @@ def main():
     parser.add_argument("--programs", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--without", default="", help="features to leave out, with commas")
+    parser.add_argument("--here", action="store_true", help="run them in this process")
+    parser.add_argument("--whole", action="store_true", help="don't make failing programs smaller")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
     arguments = parser.parse_args()
-    faulthandler.enable()
-    multiprocessing.set_forkserver_preload(["__main__", "torch", "fastload"])
-    names = [name for name in arguments.without.split(",") if name]
-    failed, began = 0, time.monotonic()
-    for seed in range(arguments.seed, arguments.seed + arguments.programs):
-        message = fails(seed, names)
-        if message is not None:
+    left_out = [name for name in arguments.without.split(",") if name]
+    seeds = range(arguments.seed, arguments.seed + arguments.programs)
+    if arguments.here:
+        run_here(seeds, left_out)
+        return 0
+
+    def shown(some):
+        failed = 0
+        for seed, message in failures(some, left_out):
             failed += 1
-            print(f"=== program {seed} failed\n{message}", flush=True)
+            text = f"=== program {seed} failed\n{message}\n"
+            print(text if arguments.whole else report(seed, message, left_out), flush=True)
+        return failed
+
+    began = time.monotonic()
+    batches = [seeds[at : at + TOGETHER] for at in range(0, len(seeds), TOGETHER)]
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        failed = sum(pool.map(shown, batches))
     seconds = time.monotonic() - began
     print(f"{arguments.programs} programs in {seconds:.0f} s, {failed} failed")
     return bool(failed)

@@ -4,7 +4,7 @@ import pyarrow as pa
 import torch
 from hypothesis import strategies as st
 
-from fastload import Codes, Column, Hash, Pad, Stack
+from fastload import Codes, Column, Fixed, Hash, Pad, Stack
 from fastload.testing.expected_numbers import is_binary, is_text
 from support.stored_tables import fill_of, has_nulls
 
@@ -30,30 +30,28 @@ def outputs_of(draw, leaves):
 
     leaves: by the name that is asked for.
     """
-    names = draw(st.permutations(list(leaves)))
-    names = names[: draw(st.integers(max(1, len(names) - 3), len(names)))]
+    r = draw(st.randoms(use_true_random=False))
     columns = {}
-    for number, name in enumerate(names):
-        output = f"o{number}" if draw(st.booleans()) else name
-        columns[output] = draw(spec_of(leaves[name]))
+    for number, name in enumerate(
+        r.sample(list(leaves), r.randint(max(1, len(leaves) - 3), len(leaves)))
+    ):
+        output = r.choice([name, f"o{number}"])
+        columns[output] = spec_of(r, leaves[name])
     stacked = [leaf for leaf in leaves.values() if is_number(leaf) and not leaf.levels]
-    if stacked and draw(st.booleans()):
-        columns["stack"] = draw(stack_of(stacked))
+    if stacked and r.choice([False, True]):
+        columns["stack"] = stack_of(r, r.sample(stacked, r.randint(1, len(stacked))))
     return columns
 
 
-@st.composite
-def stack_of(draw, leaves):
-    """A Stack of some of those leaves, of any order."""
-    leaves = draw(st.permutations(leaves))[: draw(st.integers(1, len(leaves)))]
+def stack_of(r, leaves):
+    """A Stack of those leaves; `r` is a random.Random."""
     kinds = {leaf.values.type for leaf in leaves}
     dtypes = list(FLOATS)
     if len(kinds) == 1:
         dtypes.append(None)
     if kinds <= {pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint32()}:
         dtypes.append(torch.int64)
-    fill = draw(st.sampled_from([0, 1]))
-    return Stack([leaf.name for leaf in leaves], draw(st.sampled_from(dtypes)), fill)
+    return Stack([leaf.name for leaf in leaves], r.choice(dtypes), r.choice([0, 1]))
 
 
 def is_number(leaf):
@@ -62,9 +60,8 @@ def is_number(leaf):
     return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
 
 
-@st.composite
-def spec_of(draw, leaf):
-    """Any spec that the values of a leaf fit and its nulls allow."""
+def spec_of(r, leaf):
+    """Any spec that the values of a leaf fit and its nulls allow; `r` is a random.Random."""
     name, fill = leaf.name, fill_of(leaf)
     specs = [Column(name, fill=fill), Column(name, fill=fill, valid=True), Column(name, valid=True)]
     if not has_nulls(leaf):
@@ -72,28 +69,30 @@ def spec_of(draw, leaf):
     kind = leaf.values.type
     is_bytes = is_text(kind) or is_binary(kind)
     if kind in INTEGERS:
-        dtype = draw(st.sampled_from(INTEGERS[kind]))
-        specs.append(Column(name, dtype=dtype, fill=fill))
+        specs.append(Column(name, dtype=r.choice(INTEGERS[kind]), fill=fill))
     if is_number(leaf):
-        specs.append(Column(name, dtype=draw(st.sampled_from(FLOATS)), fill=fill))
+        specs.append(Column(name, dtype=r.choice(FLOATS), fill=fill))
     if is_bytes or pa.types.is_integer(kind):
-        buckets, seed = draw(st.integers(1, 2**63 - 1)), draw(st.integers(0, 2**64 - 1))
+        buckets, seed = r.randint(1, 2**63 - 1), r.randint(0, 2**64 - 1)
         words = [word for word in leaf.values[:WORDS].to_pylist() if word is not None]
         vocabulary = sorted(codable({fill, *words}))
         # As often as all the others.
         specs += 2 * [Hash(name, buckets, seed=seed, fill=fill), Codes(name, vocabulary)]
-    spec = draw(st.sampled_from(specs))
+    spec = r.choice(specs)
     is_list = leaf.levels and all(lists.size for lists in leaf.levels[1:])
-    if is_list and not (is_bytes and isinstance(spec, Column)) and draw(st.booleans()):
-        return Pad(
-            spec,
-            draw(st.integers(1, 6)),
-            value=draw(st.sampled_from([0, 1])),
-            side=draw(st.sampled_from(["right", "left"])),
-            keep=draw(st.sampled_from(["first", "last"])),
-            mask=draw(st.booleans()),
-        )
-    return spec
+    if not is_list or (is_bytes and isinstance(spec, Column)) or r.choice([False, True]):
+        return spec
+    lengths = set(leaf.levels[0].lengths[leaf.valid].tolist())
+    if len(lengths) == 1 and lengths != {0} and not leaf.levels[0].size:
+        return Fixed(spec, *lengths)
+    return Pad(
+        spec,
+        r.randint(1, 6),
+        value=r.choice([0, 1]),
+        side=r.choice(["right", "left"]),
+        keep=r.choice(["first", "last"]),
+        mask=r.choice([False, True]),
+    )
 
 
 def codable(words):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections import Counter
 from itertools import pairwise
@@ -14,33 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastload import FastParquetDataset
+from support.plan_definition import copies_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_M = 2**64 - 1
-_GAMMA = 0x9E3779B97F4A7C15
 _CASES = 240
-
-
-def _mix(z: int) -> int:
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & _M
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EB & _M
-    return z ^ (z >> 31)
-
-
-def copies_of(weights: list[float], seed: int, epoch: int) -> list[int]:
-    """Return how often each row comes, by the definition in the documentation."""
-    key = 0
-    for part in (seed, epoch, 4):
-        key = _mix(((key ^ _mix((part + _GAMMA) & _M)) + _GAMMA) & _M)
-    scale = len(weights) / math.fsum(weights)
-    copies = []
-    for row, weight in enumerate(weights):
-        expected = float(weight) * scale
-        drawn = (_mix((key + (row + 1) * _GAMMA) & _M) >> 11) * 2.0**-53
-        copies.append(math.floor(expected) + (drawn < expected - math.floor(expected)))
-    return copies
 
 
 def _weights(kind: str, rows: int, rng: np.random.Generator) -> np.ndarray:  # type: ignore[type-arg]

@@ -1,9 +1,14 @@
 """The rows of a plan and of an epoch, slowly and plainly, as they are defined."""
 
+import math
+
 import numpy as np
 
 from fastload.plan.permutation import permutation, stream_key
 from fastload.plan.sequence import ROW_GROUP_STREAM, WINDOW_STREAM, windows_end_with_slices
+
+_M = 2**64 - 1
+_GAMMA = 0x9E3779B97F4A7C15
 
 
 def rows_of(plan):
@@ -51,3 +56,23 @@ def epoch_rows(row_groups, options, epoch):
 def _piece_rows(file, row_group, start, stop):
     row = np.arange(start, stop)
     return np.stack([np.full_like(row, file), np.full_like(row, row_group), row], axis=1)
+
+
+def copies_of(weights, seed, epoch):
+    """Return how often each row comes, by the definition in the documentation."""
+    key = 0
+    for part in (seed, epoch, 4):
+        key = _mix(((key ^ _mix((part + _GAMMA) & _M)) + _GAMMA) & _M)
+    scale = len(weights) / math.fsum(weights)
+    copies = []
+    for row, weight in enumerate(weights):
+        expected = float(weight) * scale
+        drawn = (_mix((key + (row + 1) * _GAMMA) & _M) >> 11) * 2.0**-53
+        copies.append(math.floor(expected) + (drawn < expected - math.floor(expected)))
+    return copies
+
+
+def _mix(z):
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & _M
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB & _M
+    return z ^ (z >> 31)

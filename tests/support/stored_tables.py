@@ -55,6 +55,8 @@ class StoredTables:
 def takable(table):
     """Return the table without views of strings, from which pyarrow can't take rows."""
     kinds = [pa.string() if kind == pa.string_view() else kind for kind in table.schema.types]
+    if kinds == table.schema.types:  # some nested columns do not survive the cast
+        return table
     return table.cast(pa.schema(zip(table.column_names, kinds, strict=True)))
 
 
