@@ -223,8 +223,8 @@ def test_http(paths, transport):
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_http_without_ranges(paths, transport):
-    """Such as Python's own server: an error that says so, and no tries in vain."""
-    match = "ranges, got the whole file - at http://127"
+    """Such as Python's own server: an error that says so, after few tries."""
+    match = r"ranges, got the whole file( after \d tries)? - at http://127"
     handler = partial(_Quiet, directory=paths[0].parent)
     with plain_server(handler) as url, pytest.raises(StorageError, match=match):
         read(f"{url}/part-0.parquet", transport, None)

@@ -68,7 +68,7 @@ def test_rows_of_steps(capsys, tmp_path, paths, arguments):
         assert set(report["files"].values()) == {paths[file] for file, _ in expected}
     if filters:
         assert main([*given[:3], "--step", "0"]) == 2
-        assert "Expected --filters, as the run had: (id >= 100)" in capsys.readouterr().err
+        assert "Expected --filters, as the run had: id >= 100\n" in capsys.readouterr().err
 
 
 def test_text(capsys, tmp_path, paths):

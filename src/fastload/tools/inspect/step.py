@@ -91,7 +91,8 @@ def step_report(
         filter_schema = FilterSchema.of(opened)
         predicate = filter_schema.predicate(parse_filters(filters), parse_split(split))
     if filtered and filters is None:
-        raise ValueError(f"Expected --filters, as the run had: {filtered}")
+        shown = str(filtered).rpartition(" #")[0]
+        raise ValueError(f"Expected --filters, as the run had: {shown}")
     check_identity(state, opened, options, predicate)
     kept = EpochRows(opened, (filter_schema, predicate) if filter_schema else None, None)
     last = position.progress[-1] if position.progress else None
