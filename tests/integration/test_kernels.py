@@ -135,7 +135,9 @@ def test_what_a_kernel_raises_comes_in_its_turn(path):
                 state = dataset.state_dict()
                 with pytest.raises(ValueError, match="no 133 here") as caught:
                     next(iterator)
-                with pytest.raises((ValueError, RuntimeError), match=r"no 133 here|ended this pass"):
+                with pytest.raises(
+                    (ValueError, RuntimeError), match=r"no 133 here|ended this pass"
+                ):
                     next(iterator)
                 notes = getattr(caught.value, "__notes__", ["in kernel `refuses`"])
                 assert "in kernel `refuses`" in notes
