@@ -95,10 +95,18 @@ def test_encrypted_files_are_refused(path, refusal):
 
 @each([PARTLY_CLEAR])
 def test_clear_columns_beside_encrypted_ones(path):
-    columns = {name: Column(name, valid=True) for name in CLEAR_COLUMNS}
+    # Nanoseconds do not reach the dates of this column.
+    far = ["int96_field"]
+    with (
+        FastParquetDataset(path, columns=far) as dataset,
+        pytest.raises(ValueError, match=r"fits int64 as nanoseconds .*got -4713-11-26T00:00:04"),
+    ):
+        next(iter(dataset))
+    names = [name for name in CLEAR_COLUMNS if name not in far]
+    columns = {name: Column(name, valid=True) for name in names}
     with FastParquetDataset(path, columns=columns) as dataset:
         try:
-            stored = pq.read_table(path, columns=CLEAR_COLUMNS)
+            stored = pq.read_table(path, columns=names)
         except OSError as error:
             pytest.skip(f"pyarrow {pa.__version__} reads no column of such a file: {error}")
         assert_same_rows(dataset, stored, columns)
