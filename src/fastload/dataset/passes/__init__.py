@@ -4,8 +4,8 @@ A pass needs some of these feeds. Each takes its batches from the feed below:
 
     EpochIterator    counts the batches that it hands out, and gives each its position
          ^
-    RereadFeed       only with files in stores: opens the pass again at a corrupt row group, which is
-         ^           read once more
+    RereadFeed       only with files in stores: opens the pass again at a corrupt row group,
+         ^           which is read once more
     BlockFeed        only with cached row groups: once a row group can't be kept, replaces the
          ^           feeds below by feeds that read the files, for the rest of the pass
     SteppedFeed      only with steps: calls `preprocess`, then `augment`; on cached row groups,
