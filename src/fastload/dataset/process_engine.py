@@ -120,12 +120,7 @@ class ProcessEngine:
         Raises:
             Exception: the error of a step on the first rows.
         """
-        if self.blocks is None:
-            return None
-        maker = self.blocks.maker(self._process(workers=1))
-        if maker is None and self.blocks.step_error is not None:
-            raise self.blocks.step_error
-        return maker
+        return None if self.blocks is None else self.blocks.maker(self._process(workers=1))
 
     def another(
         self,

@@ -105,7 +105,7 @@ class DecodedCache:
         self._plan: BlockPlan | None = None
         self._refused = False
         self._cause = ""
-        self.step_error: Exception | None = None  # raised by a step on the first rows
+        self._step_failed = False  # on the first rows
 
     @property
     def steps_s(self) -> float:
@@ -145,11 +145,24 @@ class DecodedCache:
         return BlockEngine(self._source, plan, process, budget, allocate, home, maker)
 
     def maker(self, process: BlockArguments) -> BlockMaker | None:
-        """Make the block maker of this process; return None if blocks can't be used."""
-        ready = self._ready(process)
+        """Make the block maker of this process; return None if blocks can't be used.
+
+        Raises:
+            Exception: the error of a step on the first rows.
+        """
+        ready = self._ready(process, raises=True)
         return None if ready is None else ready[2]
 
-    def _ready(self, process: BlockArguments) -> tuple[BlockPlan, Budget, BlockMaker] | None:
+    def _ready(
+        self, process: BlockArguments, *, raises: bool = False
+    ) -> tuple[BlockPlan, Budget, BlockMaker] | None:
+        """Return what an engine needs; None if blocks can't be used.
+
+        Args:
+            process: as for `engine`.
+            raises: True to raise the error of a step on the first rows. False leaves a ValueError
+                to the pass that decodes these rows.
+        """
         store = self._store.of_process()
         keys = BlockKeys(
             self._source,
@@ -174,6 +187,8 @@ class DecodedCache:
             memory = (budget.fetch_bytes, behind_bytes)
             return plan, budget, self._maker(store, keys, plan, process, *memory)
         except (UncacheableError, ValueError) as error:
+            if raises and self._step_failed:
+                raise
             self.refuse(error)
             return None
 
@@ -302,8 +317,8 @@ class DecodedCache:
             before = {o.name: o.field for o in making.outputs if not o.hidden}
             try:
                 fields, after = fields_after(self._made_by, batch, before, 0, self._source.files)
-            except Exception as error:
-                self.step_error = error
+            except Exception:
+                self._step_failed = True
                 raise
         finally:
             engine.close()
