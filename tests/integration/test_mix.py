@@ -581,6 +581,7 @@ def test_closing_the_mix_in_mid_pass_names_no_source(paths):
         next(running)
 
 
+@pytest.mark.filterwarnings("ignore:Expected a batch of each source")
 def test_empty_sources(paths):
     for stop, count in (("first", 0), ("all", 28), ("repeat", 20)):
         sources = sources_of(paths)
@@ -590,3 +591,22 @@ def test_empty_sources(paths):
             assert (len(mixed) == 0) == (stop == "first")
     with fastload.mix({"none": FastParquetDataset(paths["a"], limit=0)}) as mixed:
         assert len(mixed) == len(list(mixed)) == 0
+
+
+def test_a_source_without_a_batch_warns_once(paths):
+    sources = {**sources_of(paths), "none": FastParquetDataset(paths["a"], limit=0)}
+    said = r"source ends epoch [01], after 0 batches. Leave the source out, or pass stop='all' "
+    with fastload.mix(sources, [1, 1, 1, 1e9], stop="first") as mixed:
+        # A worker's warning is an error here.
+        with pytest.raises(UserWarning, match="DataLoader worker process 0(.|\n)*" + said):
+            list(DataLoader(mixed, batch_size=None, num_workers=2))
+        with pytest.warns(UserWarning, match=f"{said}- at source `none`$"):
+            assert not list(mixed)
+        assert not list(mixed)
+
+
+@pytest.mark.parametrize(("weights", "stop"), [(None, "first"), ([1] * 4, "all")])
+def test_a_source_without_a_batch_that_ends_nothing(paths, weights, stop):
+    sources = {**sources_of(paths), "none": FastParquetDataset(paths["a"], limit=0)}
+    with fastload.mix(sources, weights, stop=stop) as mixed:
+        assert len(list(mixed)) > 0

@@ -30,6 +30,7 @@ from fastload.plan.units.canonical import check_ranks
 from fastload.runtime.hints import hinted_function, missing_attribute
 from fastload.runtime.tracing import untraced
 from fastload.runtime.units import counted
+from fastload.runtime.user_warnings import warn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -127,8 +128,9 @@ def mix(
         seed: Seed of the draws.
             The order within a source follows the source's own seed.
         stop: When an epoch ends: "first", "all" or "repeat".
-            "first": when a source is drawn that has no batch left. "all": when no source has a
-            batch left; an exhausted source is no longer drawn, and each batch comes once.
+            "first": when a source is drawn that has no batch left; a source that has no batch at
+            all warns once, unless `weights` is None. "all": when no source has a batch left; an
+            exhausted source is no longer drawn, and each batch comes once.
             "repeat": when each source was exhausted once; a source that is exhausted earlier
             starts over, in another order if the source shuffles.
         skip_steps: Numbers of steps of the mix to leave out of each epoch, such as range(10, 20).
@@ -194,6 +196,7 @@ class MixedDataset(Resumable[Batch]):
         )
         super().__init__(Position(seed, 0, (), seeds=seeds))
         self._of = sources
+        self._warned_of_empty = False
         self._check_ranks({s.name: s.rank for s in sources if s.rank is not None})
 
     @property
@@ -238,9 +241,11 @@ class MixedDataset(Resumable[Batch]):
             )
         with self._beginning() as (start, part):
             plan = self._plan(start, part)
+            if not part.worker:  # one of several workers warns
+                self._warn_of_empty_source(start)
             steps = self._mixture.skip_steps
             skipped = plan.skipped if steps else None
-            if skipped is not None and not part.worker:  # one of several workers warns
+            if skipped is not None and not part.worker:
                 self._warn_of_late_steps(steps, start, len(skipped))
             feeds = [
                 source.begin(
@@ -320,6 +325,29 @@ class MixedDataset(Resumable[Batch]):
             part,
             skip_batches=start.taken,
         )
+
+    def _warn_of_empty_source(self, start: Position) -> None:
+        """Warn once if a source without a batch ends an epoch that begins, as soon as it is drawn.
+
+        Args:
+            start: the position where a pass begins.
+        """
+        mixture = self._mixture.at(start)
+        # Without weights, a source is drawn as often as it has batches.
+        ends = mixture.stop == "first" and mixture.weights is not None
+        if not ends or start.progress or start.taken or self._warned_of_empty:
+            return
+        world = self._resolved_rank().world if mixture.canonical_ranks is None else 1
+        for source, units, seed in zip(self._of, mixture.sources, mixture.seeds, strict=True):
+            if not units.whole(seed, start.epoch, world).most:
+                self._warned_of_empty = True
+                warn(
+                    "Expected a batch of each source, got none: with stop='first', the first draw "
+                    f"of this source ends epoch {start.epoch}, after {self._length_at(start)} "
+                    "batches. Leave the source out, or pass stop='all' - at source "
+                    f"`{source.name}`"
+                )
+                return
 
     def _rows_of(
         self, position: Position, steps: Iterable[StepOfLeg], rank: int | None
