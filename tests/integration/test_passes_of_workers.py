@@ -5,7 +5,7 @@ import pickle
 import random
 import sys
 import threading
-from itertools import islice
+from itertools import islice, product
 
 import pytest
 import torch
@@ -279,8 +279,11 @@ def test_load_ends_a_pass_of_workers(path, context, mixed, persistent):
             running = iter(loader)
             list(islice(running, taken))
             read.load_state_dict(state)
-            # A batch of the other worker may have arrived before.
-            ended = rf"^load_state_dict\(\) ended this pass after [{taken}-9] batches: call iter"
+            # A batch of the other worker may have arrived before, or a worker has made none.
+            ended = (
+                rf"^load_state_dict\(\) ended this pass after [{taken}-9] batches: call iter"
+                rf"|^Caught RuntimeError in [\s\S]* ended this pass after \d batches: call iter"
+            )
             for _ in range(2):
                 with pytest.raises(RuntimeError, match=ended):
                     list(running)
@@ -288,3 +291,53 @@ def test_load_ends_a_pass_of_workers(path, context, mixed, persistent):
             assert ids_of(loader) == rest
         read.set_epoch(0)
         assert ids_of(loader) == ids_of(whole)
+
+
+def as_dict(batch):
+    return {"ids": batch["id"].tolist()}
+
+
+def as_ids(rows):
+    return {"ids": [int(row["id"]) for row in rows]}
+
+
+@pytest.mark.parametrize(
+    ("context", "reads", "persistent"),
+    [
+        *product(["fork"], ["dicts", "rows", "mix"], [False, True]),
+        *product(["spawn", "forkserver"], ["dicts"], [True]),
+    ],
+)
+def test_load_ends_a_pass_of_workers_without_batches(path, context, reads, persistent):
+    """What the workers had made before the load comes, and then an error."""
+    batch_size = None if reads == "rows" else 10
+    options = {"columns": ["id"], "shuffle": True, "threads": 0, "memory_budget": "8MB"}
+    with FastParquetDataset(path, batch_size=batch_size, **options) as dataset:
+        read = fastload.mix({"a": dataset}, stop="all") if reads == "mix" else dataset
+        loader = DataLoader(
+            read,
+            batch_size=10 if reads == "rows" else None,
+            collate_fn=as_ids if reads == "rows" else as_dict,
+            num_workers=2,
+            prefetch_factor=1,
+            multiprocessing_context=context,
+            timeout=TIMEOUT_S,
+            persistent_workers=persistent,
+        )
+        state = read.state_dict()
+        read.load_state_dict(state)  # before the first workers
+        whole = list(loader)
+        for taken in (0, 3):
+            read.load_state_dict(state)  # between passes
+            running = iter(loader)
+            assert list(islice(running, taken)) == whole[:taken]
+            read.load_state_dict(state)
+            came = []
+            with pytest.raises(RuntimeError, match=r"load_state_dict\(\) ended this pass after"):
+                came.extend(iter(running.__next__, None))
+            assert len(came) <= 4
+            with pytest.raises(RuntimeError, match=r"load_state_dict\(\) ended this pass after"):
+                list(running)
+            del running
+            assert list(loader) == whole
+        assert len(list(loader)) == 12

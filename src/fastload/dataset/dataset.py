@@ -694,9 +694,8 @@ class FastParquetDataset(Resumable[_Item_co]):
             feed.on_opened = weakly(self._prepare_next) if engine.looks_ahead else None
             if engine.looks_ahead:
                 self._units.foresee(self._next_position)
-            cell = self._epochs
             begun = self._pass = EpochIterator(
-                feed, start, part, skipped, cell.count, of=self._digest, order=cell.order
+                feed, start, part, skipped, self._epochs, of=self._digest
             )
         items = begun.rows() if self._yields_rows else begun
         return cast("Iterator[_Item_co]", items)

@@ -55,7 +55,12 @@ They stay there as long as a pass or an order may need them (`weights_in_use`).
 
 *Which batches.* `load_state_dict` ends the running pass, also one of workers. Their batches carry
 the number of the order that their pass follows, and the process that has given a newer order by
-`load_state_dict` refuses them when they arrive (`end_passes`).
+`load_state_dict` refuses them when they arrive (`end_passes`). What a `collate_fn` or a DataLoader
+that stacks rows makes of batches carries no number. So the record also names the newest order
+that `load_state_dict` gave in the main process, and a worker whose pass follows an older order
+raises (`ended`). A worker reads the record only after a change: asking takes a microsecond. What
+the workers had made before the load still comes, at most `prefetch_factor` batches of each worker:
+the queue of DataLoader, which holds them, shows the main process no number of an order.
 
 A process that is not a worker, such as a rank started with the dataset as an argument, continues
 independently from the position that was next when the process was started.
@@ -118,11 +123,13 @@ class EpochCell:
 
     _arrays: SharedArrays | None
     _ended: EndedPasses | None
+    _latest_end: list[Any] | None
+    _seen: int
 
     def __init__(self, position: Position) -> None:
         first = {"0": PassStart(position)}
         latest = {"latest": None, "begun": "", "workers": None, "weights": position.weights}
-        self._become_owner({"newest": 0, "next": first, **latest})
+        self._become_owner({"newest": 0, "ended": None, "next": first, **latest})
 
     def give(self, order: PassStart) -> None:
         """Let the next pass follow an order."""
@@ -138,13 +145,29 @@ class EpochCell:
         self._born["newest"] = self._record.change(add)
 
     def end_passes(self, cause: str, advice: str) -> None:
-        """Refuse the batches that arrive here from passes of workers that began before an order.
+        """End the passes of workers that follow an older order than the newest given here.
 
         Args:
             cause: as for `EpochIterator.end`.
             advice: as for `EpochIterator.end`.
         """
-        self._ended = EndedPasses(self._born["cell"], self._born["newest"], cause, advice)
+        newest = self._born["newest"]
+        self._ended = EndedPasses(self._born["cell"], newest, cause, advice)
+        if os.getpid() == self._owner:  # each worker may load a state for the pass of all
+            ended = [newest, cause, advice]
+            self._record.change(lambda document: document.update(ended=ended))
+
+    @property
+    def ended(self) -> tuple[str, str] | None:
+        """Cause and advice if the main process has ended the latest pass of this worker."""
+        if not self._begun:
+            return None
+        if (changes := self._record.changes) != self._seen:
+            self._latest_end, self._seen = self._record.read()["ended"], changes
+        if self._latest_end is None or int(self._follows) >= self._latest_end[0]:
+            return None
+        _, cause, advice = self._latest_end
+        return cause, advice
 
     @property
     def order(self) -> tuple[str, int]:
@@ -313,6 +336,8 @@ class EpochCell:
         self._passes = 0
         self._follows = ""  # the number of the order that the latest pass of this process follows
         self._begun = ""  # the name of that pass
+        self._latest_end = None  # of the record, as this worker knows it
+        self._seen = -1  # the number of changes of the record that this worker knows
         self._starts: Counter[int] = Counter()  # started processes, by thread
         self._births: dict[int, dict[str, Any]] = {}  # values at a process's birth, by thread
         _register(self)

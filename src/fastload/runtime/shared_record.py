@@ -22,6 +22,9 @@ __all__ = ["SharedArrays", "SharedRecord"]
 
 _Result = TypeVar("_Result")
 
+# The file begins with the number of changes; the document follows.
+_HEADER_BYTES = 8
+
 # A record lock belongs to a process, so the threads of a process take turns with this lock.
 _threads = threading.Lock()
 
@@ -80,6 +83,14 @@ class SharedRecord:
             if document is not None:
                 self._write(document)
 
+    @property
+    def changes(self) -> int:
+        """The number of changes since the document is shared. Reading it takes no lock.
+
+        As long as the number stays the same, so does the document.
+        """
+        return int.from_bytes(os.pread(self.fd, _HEADER_BYTES, 0), "little")
+
     def read(self) -> dict[str, Any]:
         """Return the document as the last process left it. The caller must not change it."""
         return self.look(lambda document: document)
@@ -127,13 +138,15 @@ class SharedRecord:
         return result
 
     def _read(self) -> dict[str, Any]:
-        document: dict[str, Any] = json.loads(os.pread(self.fd, os.fstat(self.fd).st_size, 0))
+        text = os.pread(self.fd, os.fstat(self.fd).st_size, _HEADER_BYTES)
+        document: dict[str, Any] = json.loads(text)
         return document
 
     def _write(self, document: dict[str, Any]) -> None:
         text = json.dumps(document, separators=(",", ":"), default=self._encode).encode()
-        os.pwrite(self.fd, text, 0)
-        os.truncate(self.fd, len(text))
+        os.pwrite(self.fd, text, _HEADER_BYTES)
+        os.truncate(self.fd, _HEADER_BYTES + len(text))
+        os.pwrite(self.fd, (self.changes + 1).to_bytes(_HEADER_BYTES, "little"), 0)
 
 
 class SharedArrays:

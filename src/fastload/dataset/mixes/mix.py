@@ -259,9 +259,8 @@ class MixedDataset(Resumable[Batch]):
             for number, source in enumerate(self._of):
                 source.foresee(self._next_position, number)
             feed = MixedFeed(plan.order.tolist(), feeds, self._of)
-            cell = self._epochs
             begun = self._pass = EpochIterator(
-                feed, start, part, skipped, cell.count, of=self._digest, order=cell.order
+                feed, start, part, skipped, self._epochs, of=self._digest
             )
         return begun
 

@@ -13,9 +13,10 @@ from fastload.plan.rank_split import steps_over
 from fastload.runtime.tracing import untraced
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from fastload.batch.batch import Batch
+    from fastload.dataset.epochs import EpochCell
     from fastload.dataset.passes.feed import Feed
     from fastload.plan.intervals import Int64s
     from fastload.plan.position import Position, WorkerSlot
@@ -36,9 +37,8 @@ class EpochIterator:
         part: the slot of this worker.
         skipped: numbers of the steps that the pass leaves out, counted from its first step;
             None = no step.
-        count: says with `counts` whether the pass takes an epoch, as `EpochCell.count` does.
+        cell: the cell in which the pass has begun; the batches carry its `order`.
         of: digest of the files and the order of the dataset, which its batches carry.
-        order: as `EpochCell.order`; the batches carry `order`.
 
     Attributes:
         start: the position where the pass begins.
@@ -54,16 +54,15 @@ class EpochIterator:
         start: Position,
         part: WorkerSlot,
         skipped: Int64s | None,
-        count: Callable[..., None],
+        cell: EpochCell,
         *,
         of: str,
-        order: tuple[str, int],
     ) -> None:
         self.start = start
         self._of = of
-        self._order = order
+        self._cell = cell
+        self._order = cell.order
         self._skipped = skipped
-        self._count = count
         self._counts = True  # the pass takes an epoch
         self.finished = False
         self.consuming_s = 0.0
@@ -144,7 +143,13 @@ class EpochIterator:
             self._ended = f"{cause} ended this pass after {self.taken} {self._unit}: {advice}"
         self.close()
 
+    def end_as_ordered(self) -> None:
+        """End this worker's pass, as `end` does, if the main process has ended it."""
+        if self._order[0] and (ended := self._cell.ended) is not None:
+            self.end(*ended)
+
     def _next(self, counts: int) -> Batch | None:
+        self.end_as_ordered()
         if (self.finished or self._ended is not None) and self._is_over():
             return None
         if self._handed_out_at is not None:
@@ -175,7 +180,7 @@ class EpochIterator:
         return batch
 
     def _set_counts(self, counts: bool) -> None:
-        self._count(self.start, counts=counts)
+        self._cell.count(self.start, counts=counts)
         self._counts = counts
 
     def _is_over(self) -> bool:
@@ -215,6 +220,7 @@ class RowIterator:
 
     def __next__(self) -> dict[str, Any]:
         batches = self._batches
+        batches.end_as_ordered()
         while batches.finished or batches.taken == self._stop:
             self._rows = {}  # freed before there are more
             following = batches.next_rows()
