@@ -83,9 +83,8 @@ std::shared_ptr<Footer> OfPacked(const Kept& kept, int64_t file_bytes, std::stri
                                        std::move(row_group_rows), std::move(schema)));
 }
 
-py::bytes Pack(const Footer& footer, const py::bytes& tail) {
-  const std::string_view view = tail;
-  return ValueOrRaise(CallWithoutGil([&] { return footer.Pack(view); }));
+py::bytes Pack(const Footer& footer) {
+  return ValueOrRaise(CallWithoutGil([&] { return footer.Pack(); }));
 }
 
 py::bytes PackedRowsOf(const Footer& footer) {
@@ -102,7 +101,7 @@ Schema SchemaOfTail(const py::bytes& tail) {
 
 py::tuple StateOf(const Footer& footer) {
   if (!footer.packed()) {
-    const std::string tail = ValueOrRaise(footer.Serialize());
+    const std::string tail = ValueOrRaise(footer.Tail());
     return py::make_tuple(py::bytes(tail), footer.file_bytes(), py::bytes(footer.file()));
   }
   const py::bytes packed = ValueOrRaise(footer.PackedBytes());
@@ -119,8 +118,29 @@ std::shared_ptr<Footer> OfState(const py::tuple& state) {
                   state[4].cast<Schema>());
 }
 
+// The footer's sizes and counts of one leaf column, by row group index.
+struct LeafChunks {
+  std::vector<int64_t> offset;
+  std::vector<int64_t> compressed_bytes;
+  std::vector<int64_t> uncompressed_bytes;
+  std::vector<int64_t> num_values;
+  std::vector<int64_t> value_bytes;
+  std::vector<int64_t> null_count;
+};
+
 LeafChunks ReadLeafChunks(const Footer& footer, int32_t leaf) {
-  return ValueOrRaise(CallWithoutGil([&] { return footer.ReadLeafChunks(leaf); }));
+  LeafChunks chunks;
+  const auto read =
+      ValueOrRaise(CallWithoutGil([&] { return footer.Chunks(leaf); }));
+  for (const FooterChunk& chunk : read) {
+    chunks.offset.push_back(chunk.offset);
+    chunks.compressed_bytes.push_back(chunk.compressed_bytes);
+    chunks.uncompressed_bytes.push_back(chunk.uncompressed_bytes);
+    chunks.num_values.push_back(chunk.values);
+    chunks.value_bytes.push_back(chunk.value_bytes);
+    chunks.null_count.push_back(chunk.nulls);
+  }
+  return chunks;
 }
 
 py::list ReadPageCounts(const Footer& footer, int32_t leaf) {
@@ -134,14 +154,12 @@ py::list ReadPageCounts(const Footer& footer, int32_t leaf) {
 }
 
 py::bytes TailOf(const Footer& footer) {
-  return py::bytes(ValueOrRaise(footer.Serialize()));
+  return py::bytes(ValueOrRaise(footer.Tail()));
 }
 
 std::vector<LeafSummary> Summarize(const std::vector<std::shared_ptr<Footer>>& footers,
-                                   const std::vector<std::vector<int32_t>>& leaves,
-                                   const std::vector<bool>& statistics) {
-  return ValueOrRaise(
-      CallWithoutGil([&] { return SummarizeLeaves(footers, leaves, statistics); }));
+                                   const std::vector<std::vector<int32_t>>& leaves) {
+  return ValueOrRaise(CallWithoutGil([&] { return SummarizeLeaves(footers, leaves); }));
 }
 
 }  // namespace
@@ -188,6 +206,7 @@ void RegisterFooter(py::module_& m) {
   py::class_<LeafChunks>(
       m, "LeafChunks",
       "A footer's sizes and counts of one leaf column, by row group index.")
+      .def_readonly("offset", &LeafChunks::offset, "Offset of the first page.")
       .def_readonly("compressed_bytes", &LeafChunks::compressed_bytes,
                     "Bytes in the file.")
       .def_readonly("uncompressed_bytes", &LeafChunks::uncompressed_bytes,
@@ -262,9 +281,7 @@ void RegisterFooter(py::module_& m) {
           py::arg("file"), py::arg("rows"), py::arg("schema"),
           "Makes a footer from the bytes that pack() returned, as bytes or as a range\n"
           "of a file, and from packed_rows.")
-      .def("pack", &Pack, py::arg("tail"),
-           "Packs the footer into few bytes; `tail` is the bytes from which it was\n"
-           "made.")
+      .def("pack", &Pack, "Packs the footer into few bytes.")
       .def_property_readonly("packed_rows", &PackedRowsOf,
                              "Rows of each row group, as the bytes of int64 numbers.")
       .def_property_readonly(
@@ -295,6 +312,16 @@ void RegisterFooter(py::module_& m) {
       .def("leaf_chunks", &ReadLeafChunks, py::arg("leaf"),
            "Returns sizes and null counts of one leaf column, by its index in\n"
            "`leaves`.")
+      .def(
+          "walks",
+          [](const Footer& footer, int32_t leaf) {
+            return !ValueOrRaise(CallWithoutGil([&] {
+                      return footer.WalkChunks({leaf});
+                    })).empty();
+          },
+          py::arg("leaf"),
+          "Returns False if the column is odd in any way, so that the whole footer is\n"
+          "parsed to tell of it.")
       .def("page_counts", &ReadPageCounts, py::arg("leaf"),
            "Returns the number of data pages of one leaf column by encoding, as a dict\n"
            "for each row group; empty where the writer counted no pages.")
@@ -307,11 +334,8 @@ void RegisterFooter(py::module_& m) {
       .def(py::pickle(&StateOf, &OfState));
 
   m.def("summarize_leaves", &Summarize, py::arg("footers"), py::arg("leaves"),
-        py::kw_only(), py::arg("statistics"),
         "Summarizes what the footers say about columns. `leaves[column][file]` is\n"
-        "the index of the leaf in the file; -1 = the file lacks the column. Without\n"
-        "`statistics[column]`, the summary of a column is quicker, finds no nulls,\n"
-        "and its bytes are the bytes of the pages.");
+        "the index of the leaf in the file; -1 = the file lacks the column.");
 }
 
 }  // namespace fastload

@@ -459,10 +459,10 @@ bool IsSmall(const Footer& footer) {
   return footer.row_group_rows().size() <= kMostRowGroups;
 }
 
-bool IsSmall(const LeafChunks& chunks, const ColumnSpec& spec) {
-  for (size_t g = 0; g < chunks.num_values.size(); ++g) {
-    if (chunks.uncompressed_bytes[g] > kMostChunkBytes) return false;
-    if (chunks.num_values[g] > kMostRows * 4) return false;
+bool IsSmall(const std::vector<FooterChunk>& chunks, const ColumnSpec& spec) {
+  for (const FooterChunk& chunk : chunks) {
+    if (chunk.uncompressed_bytes > kMostChunkBytes) return false;
+    if (chunk.values > kMostRows * 4) return false;
   }
   return ItemBytes(spec) <= 1 << 8;
 }
@@ -491,7 +491,7 @@ void Run(const uint8_t* data, size_t size) {
        ++leaf) {
     const auto spec = ColumnOf(**footer, leaf);
     if (!spec) continue;
-    const auto chunks = (*footer)->ReadLeafChunks(leaf);
+    const auto chunks = (*footer)->Chunks(leaf);
     if (!chunks.ok() || !IsSmall(*chunks, *spec)) continue;
     const bool indexed = ReadIndexes(file, leaf);
     const Oracle oracle = ReadByArrow(bytes, **footer, leaf, *spec);

@@ -1,5 +1,7 @@
-// Fuzzer of footers, in files and packed: a packed footer says the same as the footer
-// itself, and bytes that are no footer are refused.
+// Fuzzer of footers, in files and packed: the walk over a footer's bytes finds what
+// libparquet does, a packed footer says the same as the footer itself, and bytes that are no
+// footer, or no facts, are refused.
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -15,10 +17,22 @@
 namespace fastload::testing {
 namespace {
 
-bool Equal(const LeafChunks& a, const LeafChunks& b) {
-  return a.compressed_bytes == b.compressed_bytes &&
-         a.uncompressed_bytes == b.uncompressed_bytes && a.num_values == b.num_values &&
-         a.value_bytes == b.value_bytes && a.null_count == b.null_count;
+bool Equal(const ByteRange& a, const ByteRange& b) {
+  return a.offset == b.offset && a.bytes == b.bytes;
+}
+
+bool Equal(const FooterChunk& a, const FooterChunk& b) {
+  return a.offset == b.offset && a.compressed_bytes == b.compressed_bytes &&
+         a.uncompressed_bytes == b.uncompressed_bytes && a.values == b.values &&
+         a.codec == b.codec && a.nulls == b.nulls && a.value_bytes == b.value_bytes &&
+         Equal(a.offset_index, b.offset_index) && Equal(a.column_index, b.column_index) &&
+         Equal(a.bloom_filter, b.bloom_filter) &&
+         a.marks_no_compression == b.marks_no_compression &&
+         a.leaves_out_header == b.leaves_out_header;
+}
+
+bool Equal(const std::vector<FooterChunk>& a, const std::vector<FooterChunk>& b) {
+  return std::ranges::equal(a, b, [](const auto& x, const auto& y) { return Equal(x, y); });
 }
 
 bool Equal(const LeafTotals& a, const LeafTotals& b) {
@@ -26,28 +40,39 @@ bool Equal(const LeafTotals& a, const LeafTotals& b) {
          a.null_row_group == b.null_row_group;
 }
 
-// A row group that is parsed by itself says the same as in the whole footer.
-void CheckRowGroups(const Footer& footer, const Footer& packed) {
-  const auto parts = packed.Parts();
-  Expect(parts.ok(), "the parts of a packed footer");
-  const auto whole = footer.Metadata();
-  if (*parts == nullptr || !whole.ok()) return;
-  for (int g = 0; g < (*whole)->num_row_groups(); ++g) {
-    const auto one = packed.OneRowGroup(**parts, g);
-    Expect(one.ok(), "a row group by itself");
-    if (*one == nullptr) continue;
+// The walk over the bytes finds what libparquet does.
+void CheckWalk(const Footer& footer, int32_t leaf) {
+  const auto walked = footer.WalkChunks({leaf});
+  Expect(walked.ok(), "a walk over a footer");
+  if (walked->empty()) return;
+  // What libparquet refuses may be in another leaf, or in numbers that nobody asks for.
+  const auto parsed = footer.ParseChunks({leaf});
+  if (parsed.ok()) Expect(Equal((*walked)[0], (*parsed)[0]), "what libparquet finds");
+}
+
+// Bounds are those that libparquet tells of the whole footer.
+void CheckBounds(const Footer& footer, int32_t leaf) {
+  for (size_t g = 0; g < footer.row_group_rows().size(); ++g) {
+    const auto bounds = footer.Bounds(static_cast<int32_t>(g), leaf);
+    if (!bounds.ok()) return;
+    const auto metadata = footer.Metadata();
+    if (!metadata.ok()) return;
     const Status same = CatchParquet([&]() -> Status {
-      Expect((*one)->RowGroup(0)->Equals(*(*whole)->RowGroup(g)), "an equal row group");
-      Expect((*one)->schema()->Equals(*(*whole)->schema()), "an equal schema");
-      Expect((*one)->created_by() == (*whole)->created_by(), "the same writer");
+      const auto chunk = (*metadata)->RowGroup(static_cast<int>(g))->ColumnChunk(leaf);
+      LeafBounds whole;
+      whole.Add(*chunk);
+      const ChunkBounds expected = whole.Chunk(0);
+      Expect(bounds->known == expected.known && bounds->nulls == expected.nulls &&
+                 bounds->bounded == expected.bounded && bounds->least == expected.least &&
+                 bounds->most == expected.most,
+             "the bounds of the whole footer");
       return Status::OK();
     });
-    (void)same;  // what one of both can't read
+    (void)same;  // what libparquet can't read
   }
 }
 
 void CheckPacked(const Footer& footer, const Footer& packed) {
-  CheckRowGroups(footer, packed);
   Expect(footer.SameSchema(packed), "the schema of a packed footer");
   Expect(footer.num_rows() == packed.num_rows(), "the rows of a packed footer");
   const auto totals = packed.PackedTotals();
@@ -55,16 +80,18 @@ void CheckPacked(const Footer& footer, const Footer& packed) {
   const auto leaves = static_cast<int32_t>(footer.leaves().size());
   Expect(totals->size() == footer.leaves().size(), "totals of each leaf");
   for (int32_t leaf = 0; leaf < leaves; ++leaf) {
-    const auto own = footer.ReadLeafChunks(leaf);
-    const auto other = packed.ReadLeafChunks(leaf);
+    CheckWalk(footer, leaf);
+    CheckBounds(footer, leaf);
+    const auto own = footer.Chunks(leaf);
+    const auto other = packed.Chunks(leaf);
     Expect(own.ok() == other.ok(), "what a packed footer refuses");
     if (!own.ok()) continue;
     Expect(Equal(*own, *other), "the chunks of a packed footer");
     const LeafTotals& told = (*totals)[static_cast<size_t>(leaf)];
     if (told.known()) Expect(Equal(TotalsOf(*own), told), "the totals of a leaf");
   }
-  const auto again = packed.Serialize();
-  Expect(again.ok() == footer.Serialize().ok(), "a packed footer as a tail");
+  const auto again = packed.Tail();
+  Expect(again.ok() && *again == *footer.Tail(), "a packed footer as a tail");
 }
 
 void Unpack(std::string bytes, const Footer& footer) {
@@ -74,12 +101,21 @@ void Unpack(std::string bytes, const Footer& footer) {
   if (!packed.ok()) return;
   (void)(*packed)->PackedTotals();
   (void)(*packed)->Metadata();
-  const auto parts = (*packed)->Parts();
-  for (size_t g = 0; parts.ok() && *parts != nullptr && g < (*parts)->row_groups(); ++g) {
-    (void)(*packed)->OneRowGroup(**parts, static_cast<int32_t>(g));
-  }
   for (size_t leaf = 0; leaf < footer.leaves().size(); ++leaf) {
-    (void)(*packed)->ReadLeafChunks(static_cast<int32_t>(leaf));
+    (void)(*packed)->Chunks(static_cast<int32_t>(leaf));
+    if (footer.row_group_rows().empty()) continue;
+    (void)(*packed)->Bounds(0, static_cast<int32_t>(leaf));
+  }
+}
+
+// Whatever the bytes of facts are, numbers are read inside them.
+void ReadFacts(std::string bytes, size_t row_groups, size_t leaves) {
+  const auto owner = std::make_shared<const std::string>(std::move(bytes));
+  const auto facts = LeafFacts::Of(*owner, row_groups, owner);
+  if (facts == nullptr) return;
+  for (size_t leaf = 0; leaf < leaves; ++leaf) {
+    const int64_t place = facts->Find(static_cast<int32_t>(leaf));
+    for (size_t g = 0; place >= 0 && g < row_groups; ++g) (void)facts->Chunk(place, g);
   }
 }
 
@@ -94,10 +130,10 @@ void Run(const uint8_t* data, size_t size) {
   const auto footer = Footer::Make(tail, bytes, "file", &schemas);
   if (!footer.ok()) return;
   for (size_t leaf = 0; leaf < (*footer)->leaves().size(); ++leaf) {
-    const auto chunks = (*footer)->ReadLeafChunks(static_cast<int32_t>(leaf));
+    const auto chunks = (*footer)->Chunks(static_cast<int32_t>(leaf));
     if (chunks.ok()) (void)TotalsOf(*chunks);
   }
-  const auto packed = (*footer)->Pack(tail);
+  const auto packed = (*footer)->Pack();
   if (!packed.ok()) return;
   const auto unpacked =
       Footer::OfPacked(KeptBytes(*packed), bytes, "file", (*footer)->row_group_rows(),
@@ -113,6 +149,22 @@ void Run(const uint8_t* data, size_t size) {
     if (data[i + 3] == 0) Unpack(damaged, **footer);
   }
   Unpack(damaged, **footer);
+  std::vector<int32_t> all;
+  std::vector<std::vector<FooterChunk>> chunks;
+  for (size_t leaf = 0; leaf < (*footer)->leaves().size(); ++leaf) {
+    const auto of_leaf = (*footer)->Chunks(static_cast<int32_t>(leaf));
+    if (!of_leaf.ok()) continue;
+    all.push_back(static_cast<int32_t>(leaf));
+    chunks.push_back(*of_leaf);
+  }
+  std::string facts = LeafFacts::Pack(all, chunks);
+  const size_t row_groups = chunks.empty() ? 0 : chunks[0].size();
+  ReadFacts(facts, row_groups, (*footer)->leaves().size());
+  for (size_t i = 0; i + 4 < size && i < 64; i += 4) {
+    facts[(data[i] | data[i + 1] << 8) % facts.size()] = static_cast<char>(data[i + 2]);
+  }
+  ReadFacts(facts, row_groups, (*footer)->leaves().size());
+  ReadFacts(facts.substr(0, facts.size() - 1), row_groups, (*footer)->leaves().size());
 }
 
 }  // namespace

@@ -285,10 +285,10 @@ void Run(const uint8_t* data, size_t size) {
     const bool has_keys = spec && !spec->bytes && spec->depth == 0 &&
                           spec->list_size == 0 && KeyOf(spec->dtype, kZero.data());
     if (!has_keys || specs.size() == kMostColumns) continue;
-    const auto chunks = (*footer)->ReadLeafChunks(leaf);
+    const auto chunks = (*footer)->Chunks(leaf);
     const bool small =
-        chunks.ok() && std::ranges::all_of(chunks->uncompressed_bytes, [](int64_t bytes) {
-          return bytes <= kMostChunkBytes;
+        chunks.ok() && std::ranges::all_of(*chunks, [](const FooterChunk& chunk) {
+          return chunk.uncompressed_bytes <= kMostChunkBytes;
         });
     if (small) specs.push_back(*spec);
   }

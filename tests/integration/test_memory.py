@@ -338,7 +338,7 @@ def allocated():
     found = of_heap()
     return found.uordblks + found.hblkhd
 
-fastload.source.footers._PARSED_BYTES = 0  # all footers are packed
+fastload.source.footers._UNPACKED_BYTES = 0  # all footers are packed
 with FastParquetDataset(sys.argv[1], batch_size=100):
     pass  # code that runs for the first time
 before = allocated()

@@ -90,7 +90,7 @@ def test_a_file_written_anew_has_its_footer_read(server, paths):
 
 
 def test_footers_that_are_packed_read_the_same(server, paths, monkeypatch):
-    monkeypatch.setattr("fastload.source.footers._PARSED_BYTES", 0)
+    monkeypatch.setattr("fastload.source.footers._UNPACKED_BYTES", 0)
     options = {"columns": COLUMNS, "shuffle": True, "shuffle_window": 2000}
     local = [str(path) for path in paths]
     with FastParquetDataset(local, **options) as expected:

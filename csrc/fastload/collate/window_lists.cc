@@ -28,22 +28,16 @@ constexpr int64_t kMostBytesPerByte = 64;
 // Returns the bytes of the elements of `rows` rows of a column chunk, by the footer.
 int64_t ElementBytes(const FileSpec& file, int32_t row_group, int32_t leaf, int64_t rows,
                      int64_t element) {
-  double bytes = 0;
-  const Status status = CatchParquet([&]() -> Status {
-    ARROW_ASSIGN_OR_RAISE(const ParsedRowGroup parsed, file.RowGroup(row_group));
-    const auto chunk = parsed.group->ColumnChunk(leaf);
-    const double share =
-        static_cast<double>(rows) /
-        static_cast<double>(std::max<int64_t>(1, parsed.group->num_rows()));
-    const auto most = static_cast<double>(chunk->total_compressed_size()) *
-                      static_cast<double>(kMostBytesPerByte);
-    const double said =
-        share * static_cast<double>(chunk->num_values()) * static_cast<double>(element);
-    bytes = std::clamp(said, 0.0, std::max(0.0, most));
-    return Status::OK();
-  });
+  const auto chunk = file.Chunk(row_group, leaf);
   // A footer that can't be read is reported when the chunk is read.
-  return status.ok() ? static_cast<int64_t>(bytes) : 0;
+  if (!chunk.ok()) return 0;
+  const double share = static_cast<double>(rows) /
+                       static_cast<double>(std::max<int64_t>(1, file.RowsOf(row_group)));
+  const auto most = static_cast<double>(chunk->compressed_bytes) *
+                    static_cast<double>(kMostBytesPerByte);
+  const double said =
+      share * static_cast<double>(chunk->values) * static_cast<double>(element);
+  return static_cast<int64_t>(std::clamp(said, 0.0, std::max(0.0, most)));
 }
 
 // Returns the bytes of an item, or 1 for byte columns, whose items are bytes.

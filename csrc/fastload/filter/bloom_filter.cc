@@ -66,18 +66,17 @@ std::optional<int64_t> ParseHeader(std::span<const uint8_t> header) {
 
 }  // namespace
 
-std::optional<BloomFilter> BloomFilter::Find(const parquet::ColumnChunkMetaData& chunk,
+std::optional<BloomFilter> BloomFilter::Find(const FooterChunk& chunk,
                                              int64_t file_bytes) {
-  const std::optional<int64_t> offset = chunk.bloom_filter_offset();
-  if (!offset || *offset <= 0 || *offset >= file_bytes) return std::nullopt;
-  const int64_t most = file_bytes - *offset;
-  const std::optional<int64_t> length = chunk.bloom_filter_length();
-  BloomFilter filter({*offset, std::min(most, kMostHeaderBytes)}, file_bytes);
-  if (!length) return filter;
-  const int64_t bytes = BlockBytes(*length);
-  if (bytes == 0 || *length > most) return std::nullopt;
-  filter.header_.bytes = *length - bytes;
-  filter.first_block_ = *offset + filter.header_.bytes;
+  const auto [offset, length] = chunk.bloom_filter;
+  if (offset <= 0 || offset >= file_bytes) return std::nullopt;
+  const int64_t most = file_bytes - offset;
+  BloomFilter filter({offset, std::min(most, kMostHeaderBytes)}, file_bytes);
+  if (length == -1) return filter;
+  const int64_t bytes = BlockBytes(length);
+  if (bytes == 0 || length > most) return std::nullopt;
+  filter.header_.bytes = length - bytes;
+  filter.first_block_ = offset + filter.header_.bytes;
   filter.blocks_ = bytes / kBlockBytes;
   return filter;
 }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "fastload/base/byte_range.h"
-#include "parquet/metadata.h"
+#include "fastload/source/footer_chunk.h"
 
 namespace fastload {
 
@@ -20,9 +20,8 @@ class BloomFilter {
   static constexpr int64_t kMostHeaderBytes = 20;
 
   // Returns the filter of a column chunk by the footer, or nullopt if the footer names no
-  // filter inside a file of `file_bytes` bytes. Throws the exceptions of libparquet.
-  static std::optional<BloomFilter> Find(const parquet::ColumnChunkMetaData& chunk,
-                                         int64_t file_bytes);
+  // filter inside a file of `file_bytes` bytes.
+  static std::optional<BloomFilter> Find(const FooterChunk& chunk, int64_t file_bytes);
 
   // Returns the range of the header. The range may also contain bytes of blocks.
   ByteRange header() const { return header_; }

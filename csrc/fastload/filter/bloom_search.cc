@@ -78,17 +78,18 @@ bool HasBounds(const KnownValues& known) {
   return known.keys.empty() || known.keys[0] != KeyRange();
 }
 
-std::vector<Lookup> LookupsOf(const FileSpec& file, int32_t file_index,
-                              const parquet::RowGroupMetaData& group,
-                              const std::vector<ColumnSpec>& columns,
-                              const RowFilter& filter,
-                              const std::vector<KnownValues>& known) {
+Result<std::vector<Lookup>> LookupsOf(const FileSpec& file, int32_t file_index,
+                                      int32_t row_group,
+                                      const std::vector<ColumnSpec>& columns,
+                                      const RowFilter& filter,
+                                      const std::vector<KnownValues>& known) {
   std::vector<Lookup> lookups;
   for (size_t c = 0; c < columns.size(); ++c) {
     const ColumnSpec& spec = columns[c];
     if (!spec.HasLeaf(file_index)) continue;
     const int32_t leaf = spec.leaves[static_cast<size_t>(file_index)];
-    const auto found = BloomFilter::Find(*group.ColumnChunk(leaf), file.bytes);
+    ARROW_ASSIGN_OR_RAISE(const FooterChunk chunk, file.Chunk(row_group, leaf));
+    const auto found = BloomFilter::Find(chunk, file.bytes);
     if (!found) continue;
     const auto hasher = KeyHasher::Make(*file.Column(leaf), spec, file_index);
     if (!hasher || (hasher->needs_bounds() && !HasBounds(known[c]))) continue;
@@ -136,8 +137,8 @@ Status ExcludeByBloomFilters(const FileSpec& file, int32_t file_index, int32_t r
                              const std::vector<ColumnSpec>& columns,
                              const RowFilter& filter, const SmallReads& read,
                              std::vector<KnownValues>* known) {
-  ARROW_ASSIGN_OR_RAISE(const ParsedRowGroup parsed, file.RowGroup(row_group));
-  auto lookups = LookupsOf(file, file_index, *parsed.group, columns, filter, *known);
+  ARROW_ASSIGN_OR_RAISE(
+      auto lookups, LookupsOf(file, file_index, row_group, columns, filter, *known));
   if (lookups.empty()) return Status::OK();
   std::vector<KnownValues> least = *known;
   for (const Lookup& lookup : lookups) {

@@ -151,19 +151,17 @@ Result<KnownValues> KnownOfChunk(const FileSpec& file, int32_t file_index,
   if (!spec.HasLeaf(file_index)) return KnownOfConstant(spec, file_index);
   const auto& descr = DescrOf(file, file_index, spec);
   KnownValues known{.nulls = descr.max_definition_level() > 0};
-  ARROW_ASSIGN_OR_RAISE(const ParsedRowGroup parsed, file.RowGroup(row_group));
-  const auto chunk =
-      parsed.group->ColumnChunk(spec.leaves[static_cast<size_t>(file_index)]);
-  if (!chunk->is_stats_set()) return known;
-  const auto statistics = chunk->statistics();
-  if (statistics == nullptr) return known;
-  if (statistics->HasNullCount()) {
-    const int64_t nulls = statistics->null_count();
-    const int64_t rows = parsed.group->num_rows();
+  ARROW_ASSIGN_OR_RAISE(
+      const ChunkBounds chunk,
+      file.footer->Bounds(row_group, spec.leaves[static_cast<size_t>(file_index)]));
+  if (!chunk.known) return known;
+  if (chunk.nulls >= 0) {
+    const int64_t nulls = chunk.nulls;
+    const int64_t rows = file.RowsOf(row_group);
     const bool only_nulls = nulls == rows;
     // Statistics that contradict themselves say nothing.
-    if (nulls < 0 || nulls > (known.nulls ? rows : 0)) return known;
-    if (only_nulls && rows > 0 && statistics->HasMinMax()) return known;
+    if (nulls > (known.nulls ? rows : 0)) return known;
+    if (only_nulls && rows > 0 && chunk.bounded) return known;
     if (known.nulls) known.null_count = nulls;
     known.nulls = nulls != 0;
     if (only_nulls) {
@@ -171,9 +169,9 @@ Result<KnownValues> KnownOfChunk(const FileSpec& file, int32_t file_index,
       return known;
     }
   }
-  if (!statistics->HasMinMax()) return known;
+  if (!chunk.bounded) return known;
   const auto bounds = Bounds::Make(descr, spec, file_index);
-  if (bounds) known.keys = bounds->Keys(statistics->EncodeMin(), statistics->EncodeMax());
+  if (bounds) known.keys = bounds->Keys(std::string(chunk.least), std::string(chunk.most));
   return known;
 }
 

@@ -209,10 +209,11 @@ class RowGroupSearch {
                        "Expected at most " + std::to_string(kMostRows) +
                            " rows in a row group, got " + std::to_string(rows_));
     }
-    ARROW_ASSIGN_OR_RAISE(const ParsedRowGroup parsed, file_.RowGroup(id_.row_group));
     for (const ColumnSpec& spec : *context_.columns) {
       if (!spec.HasLeaf(id_.file)) continue;
-      const int64_t values = parsed.group->ColumnChunk(LeafOf(spec))->num_values();
+      ARROW_ASSIGN_OR_RAISE(const FooterChunk chunk,
+                            file_.Chunk(id_.row_group, LeafOf(spec)));
+      const int64_t values = chunk.values;
       if (values == rows_) continue;
       return At(MakeError(ErrorKind::kCorruptFile, "Expected " + std::to_string(rows_) +
                                                        " values, got " +

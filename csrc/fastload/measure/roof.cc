@@ -94,12 +94,11 @@ Result<int64_t> VisitPages(const Input& input, const Chunk& chunk,
 // instead.
 Status KeepFirstRows(const Input& input, int64_t rows, arrow::MemoryPool* pool,
                      Chunk* chunk) {
-  ARROW_ASSIGN_OR_RAISE(const ParsedRowGroup parsed,
-                        input.spec.RowGroup(chunk->row_group));
-  const auto levels =
-      static_cast<double>(parsed.group->ColumnChunk(chunk->leaf)->num_values());
+  ARROW_ASSIGN_OR_RAISE(const FooterChunk stored,
+                        input.spec.Chunk(chunk->row_group, chunk->leaf));
+  const auto levels = static_cast<double>(stored.values);
   const double wanted =
-      levels * static_cast<double>(rows) / static_cast<double>(parsed.group->num_rows());
+      levels * static_cast<double>(rows) / static_cast<double>(input.spec.RowsOf(chunk->row_group));
   std::vector<uint8_t> memory;
   int64_t values = 0;
   int64_t pages = 0;

@@ -97,40 +97,13 @@ Status CheckFiles(const Pass& pass, const Window& window) {
   return Status::OK();
 }
 
-// What the columns of a piece share.
-struct PieceState {
-  std::optional<int64_t> seen_cached;    // as File::IsCached has it
-  std::optional<ParsedRowGroup> parsed;  // nullopt: not needed so far, or not kept
-};
-
-// What the pieces of a window share.
-struct PieceStates {
-  // Parsed row groups of more bytes are left to ParsedFooters, which keeps as many.
-  static constexpr int64_t kMostParsedBytes = int64_t{64} << 20;
-
-  std::vector<PieceState> pieces;
-  int64_t parsed_bytes = 0;  // of all pieces
-};
-
-// Returns the footer's facts of a column chunk of piece `p`.
-Result<ChunkFacts> FactsOf(const FileSpec& file, const Piece& piece, size_t p,
-                           int32_t leaf, PieceStates* states) {
-  auto& kept = states->pieces[p].parsed;
-  if (kept.has_value()) return FactsOf(file, *kept, leaf);
-  const auto row_group = static_cast<int32_t>(piece.row_group);
-  ARROW_ASSIGN_OR_RAISE(ParsedRowGroup parsed, ParseRowGroup(file, row_group));
-  auto facts = FactsOf(file, parsed, leaf);
-  if (states->parsed_bytes + parsed.bytes <= PieceStates::kMostParsedBytes) {
-    states->parsed_bytes += parsed.bytes;
-    kept = std::move(parsed);
-  }
-  return facts;
-}
+// As File::IsCached has it, by piece: chunks of a row group lie side by side.
+using SeenCached = std::vector<std::optional<int64_t>>;
 
 // Finds what is kept of the column chunk of a piece, or else makes its local stream, or
 // tells which remote one it needs.
 Status MakeStream(const Pass& pass, Window* window, int32_t unit, int32_t column,
-                  size_t piece, const IndexFiles& indexes, PieceStates* piece_states,
+                  size_t piece, const IndexFiles& indexes, SeenCached* seen_cached,
                   WindowChunk* chunk) {
   Dataset& dataset = *pass.dataset;
   WindowUnit& state = window->units[static_cast<size_t>(unit)];
@@ -152,7 +125,7 @@ Status MakeStream(const Pass& pass, Window* window, int32_t unit, int32_t column
                           .row_group = row_group,
                           .column = spec.name,
                           .file_index = file};
-  auto facts = FactsOf(file_spec, p, piece, leaf, piece_states);
+  auto facts = FactsOf(file_spec, row_group, leaf);
   if (!facts.ok()) return At(facts.status(), location);
   chunk->facts = *facts;
   const FetchContext fetch = pass.Fetch();
@@ -175,14 +148,14 @@ Status MakeStream(const Pass& pass, Window* window, int32_t unit, int32_t column
                                   {.segment_bytes = pass.options.segment_bytes,
                                    .priority = pass.Priority(window->index, unit),
                                    .cancelled = pass.cancelled},
-                                  &piece_states->pieces[piece].seen_cached);
+                                  &(*seen_cached)[piece]);
   state.fetch_bytes += chunk->stream->MemoryBytes();
   return Status::OK();
 }
 
 // Makes the local streams of a unit, and tells which remote ones it needs.
 Status MakeUnitStreams(const Pass& pass, Window* window, int32_t unit,
-                       const IndexFiles& indexes, PieceStates* piece_states) {
+                       const IndexFiles& indexes, SeenCached* seen_cached) {
   WindowUnit& state = window->units[static_cast<size_t>(unit)];
   const auto& columns = pass.dataset->units[static_cast<size_t>(unit)].columns;
   const auto fresh = std::ranges::count(window->fresh, true);
@@ -192,7 +165,7 @@ Status MakeUnitStreams(const Pass& pass, Window* window, int32_t unit,
     for (size_t p = 0; p < window->pieces.size(); ++p) {
       if (!window->fresh[p]) continue;
       ARROW_RETURN_NOT_OK(
-          MakeStream(pass, window, unit, column, p, indexes, piece_states, &*chunk));
+          MakeStream(pass, window, unit, column, p, indexes, seen_cached, &*chunk));
       ++chunk;
     }
   }
@@ -321,12 +294,10 @@ Status MakeStreams(const Pass& pass, Window* window) {
   // Those of a dataset of blocks come from the cache.
   if (pass.dataset->blocks == nullptr) {
     const auto indexes = AskForIndexes(pass, *window);
-    // Chunks of a row group lie side by side.
-    PieceStates piece_states;
-    piece_states.pieces.resize(window->pieces.size());
+    SeenCached seen_cached(window->pieces.size());
     for (size_t u = 0; u < window->units.size(); ++u) {
       ARROW_RETURN_NOT_OK(
-          MakeUnitStreams(pass, window, static_cast<int32_t>(u), indexes, &piece_states));
+          MakeUnitStreams(pass, window, static_cast<int32_t>(u), indexes, &seen_cached));
     }
     const auto keeps = [](const WindowUnit& unit) {
       return std::ranges::any_of(unit.chunks, [](const WindowChunk& chunk) {

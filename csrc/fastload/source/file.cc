@@ -9,7 +9,6 @@
 #include <cstring>
 #include <utility>
 
-#include "arrow/util/key_value_metadata.h"
 #include "fastload/base/platform.h"
 
 namespace fastload {
@@ -32,102 +31,7 @@ Status StatError(const std::string& path) {
   return SystemError("Expected the file's size and time", path);
 }
 
-// About the memory of a row group whose footer is in memory.
-constexpr int64_t kSharedBytes = 256;
-
-// Returns about the memory of the metadata of one row group. Each has a copy of the
-// schema and of the key-value metadata.
-int64_t BytesOf(const parquet::FileMetaData& metadata) {
-  // libparquet takes some 900 bytes for each column chunk, and as many for each column.
-  int64_t bytes = 4096 + int64_t{1800} * metadata.num_columns();
-  const auto& pairs = metadata.key_value_metadata();
-  if (pairs == nullptr) return bytes;
-  for (int64_t i = 0; i < pairs->size(); ++i) {
-    // Once as the format has the pair, once as Arrow has.
-    bytes += 2 * static_cast<int64_t>(pairs->key(i).size() + pairs->value(i).size());
-  }
-  return bytes;
-}
-
 }  // namespace
-
-Result<ParsedRowGroup> ParsedFooters::Get(const Footer& footer, int32_t row_group) {
-  const Key key{&footer, row_group};
-  Metadata own;
-  int64_t bytes = 0;
-  {
-    std::lock_guard lock(mutex_);
-    const auto found = by_key_.find(key);
-    if (found != by_key_.end()) {
-      row_groups_.splice(row_groups_.begin(), row_groups_, found->second);
-      own = row_groups_.front().metadata;
-      bytes = row_groups_.front().bytes;
-    }
-  }
-  if (own == nullptr) {
-    ARROW_ASSIGN_OR_RAISE(own, Parse(footer, row_group));
-    bytes = BytesOf(*own);
-    std::lock_guard lock(mutex_);
-    if (by_key_.find(key) == by_key_.end()) {
-      std::list<Kept> node;
-      node.push_back({key, own, bytes});
-      by_key_.emplace(key, node.begin());
-      row_groups_.splice(row_groups_.begin(), node);
-      bytes_ += bytes;
-    }
-    while (bytes_ > kMostBytes && row_groups_.size() > 1) {
-      bytes_ -= row_groups_.back().bytes;
-      by_key_.erase(row_groups_.back().key);
-      row_groups_.pop_back();
-    }
-  }
-  return ParsedRowGroup{own, own->RowGroup(0), bytes};
-}
-
-Result<ParsedFooters::Metadata> ParsedFooters::Parse(const Footer& footer,
-                                                     int32_t row_group) {
-  ARROW_ASSIGN_OR_RAISE(const auto parts, Parts(footer));
-  if (parts != nullptr) {
-    ARROW_ASSIGN_OR_RAISE(Metadata own, footer.OneRowGroup(*parts, row_group));
-    if (own != nullptr) return own;
-  }
-  // libparquet may read what can't be cut, and says what is wrong otherwise.
-  ARROW_ASSIGN_OR_RAISE(const Metadata file, footer.Metadata());
-  return file->Subset({row_group});
-}
-
-Result<std::shared_ptr<const FooterParts>> ParsedFooters::Parts(const Footer& footer) {
-  {
-    std::lock_guard lock(mutex_);
-    const auto found = file_of_.find(&footer);
-    if (found != file_of_.end()) {
-      files_.splice(files_.begin(), files_, found->second);
-      return found->second->parts;
-    }
-  }
-  ARROW_ASSIGN_OR_RAISE(auto parts, footer.Parts());
-  if (parts == nullptr) return parts;
-  std::list<KeptFile> node;
-  node.push_back({&footer, parts});
-  std::lock_guard lock(mutex_);
-  if (file_of_.emplace(&footer, node.begin()).second) {
-    files_.splice(files_.begin(), node);
-    file_bytes_ += parts->bytes();
-  }
-  while (file_bytes_ > kMostBytes && files_.size() > 1) {
-    file_bytes_ -= files_.back().parts->bytes();
-    file_of_.erase(files_.back().footer);
-    files_.pop_back();
-  }
-  return parts;
-}
-
-Result<ParsedRowGroup> FileSpec::RowGroup(int32_t row_group) const {
-  if (footer->packed() && parsed != nullptr) return parsed->Get(*footer, row_group);
-  ARROW_ASSIGN_OR_RAISE(auto metadata, footer->Metadata());
-  auto group = metadata->RowGroup(row_group);
-  return ParsedRowGroup{std::move(metadata), std::move(group), kSharedBytes};
-}
 
 Result<std::shared_ptr<LocalFile>> LocalFile::Open(const FileSpec& spec) {
   std::shared_ptr<LocalFile> file(new LocalFile(spec));
@@ -178,8 +82,8 @@ Status LocalFile::CheckFooter(const FileSpec& spec) const {
   ARROW_RETURN_NOT_OK(read());
   const auto found = Footer::Make(tail, bytes_, path_);
   if (!found.ok()) return changed();
-  ARROW_ASSIGN_OR_RAISE(const std::string planned, spec.footer->Serialize());
-  ARROW_ASSIGN_OR_RAISE(const std::string now, (*found)->Serialize());
+  ARROW_ASSIGN_OR_RAISE(const std::string planned, spec.footer->Tail());
+  ARROW_ASSIGN_OR_RAISE(const std::string now, (*found)->Tail());
   return planned == now ? Status::OK() : changed();
 }
 

@@ -6,13 +6,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <list>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <utility>
+#include <vector>
 
 #include "fastload/base/byte_range.h"
 #include "fastload/base/status.h"
@@ -20,52 +17,6 @@
 #include "parquet/metadata.h"
 
 namespace fastload {
-
-// A row group of parsed metadata.
-struct ParsedRowGroup {
-  std::shared_ptr<parquet::FileMetaData> file;  // may contain this row group alone
-  std::unique_ptr<parquet::RowGroupMetaData> group;
-  int64_t bytes = 0;  // about how much memory the row group takes that others don't share
-};
-
-// A cache of parsed packed footers: the row groups used last, so that each row group is
-// parsed once for all columns, and the files unpacked last, of which other row groups are
-// parsed. Row groups and files take at most kMostBytes each, but the last of both is
-// always kept. Thread-safe; a process needs a new cache after a fork.
-class ParsedFooters {
- public:
-  // Throws the exceptions of libparquet.
-  Result<ParsedRowGroup> Get(const Footer& footer, int32_t row_group);
-
- private:
-  using Key = std::pair<const Footer*, int32_t>;
-  using Metadata = std::shared_ptr<parquet::FileMetaData>;
-  // The limit exceeds the row groups of two windows: a window takes a few hundred MB, and
-  // a column chunk at least a few KB.
-  static constexpr int64_t kMostBytes = int64_t{64} << 20;
-
-  struct Kept {
-    Key key;
-    Metadata metadata;
-    int64_t bytes = 0;
-  };
-  struct KeptFile {
-    const Footer* footer;
-    std::shared_ptr<const FooterParts> parts;
-  };
-
-  Result<Metadata> Parse(const Footer& footer, int32_t row_group);
-  // Returns null if the footer can't be cut.
-  Result<std::shared_ptr<const FooterParts>> Parts(const Footer& footer);
-
-  std::mutex mutex_;            // guards the members below
-  std::list<Kept> row_groups_;  // newest first
-  std::map<Key, std::list<Kept>::iterator> by_key_;
-  int64_t bytes_ = 0;          // of row_groups_
-  std::list<KeptFile> files_;  // newest first
-  std::map<const Footer*, std::list<KeptFile>::iterator> file_of_;
-  int64_t file_bytes_ = 0;
-};
 
 // A file as it was when its footer was read.
 struct FileSpec {
@@ -75,10 +26,14 @@ struct FileSpec {
   uint64_t inode = 0;    // inode of a local file; 0: unknown
   bool remote = false;   // a RemoteQueue brings the file's bytes
   std::shared_ptr<const Footer> footer;
-  std::shared_ptr<ParsedFooters> parsed;  // null: parsed footers are not cached
+  // Leaves that are read of the file, sorted; null: any.
+  std::shared_ptr<const std::vector<int32_t>> leaves;
 
-  // Throws the exceptions of libparquet. Other errors name the file.
-  Result<ParsedRowGroup> RowGroup(int32_t row_group) const;
+  // Returns what the footer says of a column chunk. Errors name the file.
+  Result<FooterChunk> Chunk(int32_t row_group, int32_t leaf) const {
+    if (leaves == nullptr) return footer->Chunk(row_group, leaf);
+    return footer->Chunk(row_group, leaf, *leaves);
+  }
   const parquet::ColumnDescriptor* Column(int32_t leaf) const {
     return footer->schema()->parquet().Column(leaf);
   }

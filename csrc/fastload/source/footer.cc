@@ -1,6 +1,8 @@
 #include "fastload/source/footer.h"
 
 #include <algorithm>
+#include <numeric>
+#include <optional>
 #include <utility>
 
 #include "arrow/type.h"
@@ -43,51 +45,47 @@ std::string_view ThriftOf(std::string_view tail, int64_t needed) {
                      static_cast<size_t>(needed - Footer::kTrailerBytes));
 }
 
-Status CheckChunk(const parquet::ColumnChunkMetaData& chunk, int64_t file_bytes) {
-  if (!chunk.file_path().empty()) {
-    return MakeError(
-        ErrorKind::kUnsupported,
-        "Expected column chunks in the file itself, got one in another file, `" +
-            chunk.file_path() + "`");
-  }
-  int64_t start = chunk.data_page_offset();
-  // Some writers leave an offset of 0 where a chunk has no dictionary page.
-  if (chunk.has_dictionary_page() && chunk.dictionary_page_offset() > 0) {
-    start = std::min(start, chunk.dictionary_page_offset());
-  }
-  const int64_t length = chunk.total_compressed_size();
+// Checks that the chunk lies inside the file, and that the sizes of which budgets of
+// memory are made can be true, so that a damaged size is named with its place before much
+// memory is asked for.
+Status CheckSizes(const FooterChunk& chunk, int64_t file_bytes, bool repeated,
+                  int64_t rows) {
+  const int64_t start = chunk.offset;
+  const int64_t length = chunk.compressed_bytes;
   if (start < 0 || length < 0 || start > file_bytes || length > file_bytes - start) {
     return MakeError(ErrorKind::kCorruptFile,
                      "Expected a column chunk inside the " + std::to_string(file_bytes) +
                          " bytes of the file, got " + std::to_string(length) +
                          " bytes from offset " + std::to_string(start));
   }
-  return Status::OK();
-}
-
-// Checks the sizes that budgets of memory are made of, so that a damaged size is named
-// with its place before much memory is asked for.
-Status CheckSizes(const parquet::ColumnChunkMetaData& chunk, bool repeated,
-                  int64_t rows) {
-  const int64_t values = chunk.num_values();
-  if (values < 0 || (!repeated && values > rows)) {
-    return MakeError(ErrorKind::kCorruptFile, "Expected a column chunk of " +
-                                                  std::to_string(rows) +
-                                                  " values, a value for each row, got " +
-                                                  std::to_string(values) + " values");
+  if (chunk.values < 0 || (!repeated && chunk.values > rows)) {
+    return MakeError(ErrorKind::kCorruptFile,
+                     "Expected a column chunk of " + std::to_string(rows) +
+                         " values, a value for each row, got " +
+                         std::to_string(chunk.values) + " values");
   }
-  const int64_t compressed = chunk.total_compressed_size();
-  int64_t most = compressed;
-  if (chunk.compression() == parquet::Compression::BROTLI ||
-      __builtin_mul_overflow(compressed, kMostExpansion, &most)) {
+  int64_t most = length;
+  if (chunk.codec == parquet::Compression::BROTLI ||
+      __builtin_mul_overflow(length, kMostExpansion, &most)) {
     most = INT64_MAX - kSlackBytes;
   }
-  const int64_t bytes = chunk.total_uncompressed_size();
-  if (bytes >= 0 && bytes - kSlackBytes <= most) return Status::OK();
-  return MakeError(ErrorKind::kCorruptFile, "Expected a size of pages that " +
-                                                std::to_string(compressed) +
-                                                " compressed bytes can have, got " +
-                                                std::to_string(bytes) + " bytes");
+  const int64_t bytes = chunk.uncompressed_bytes;
+  if (bytes < 0 || bytes - kSlackBytes > most) {
+    return MakeError(ErrorKind::kCorruptFile, "Expected a size of pages that " +
+                                                  std::to_string(length) +
+                                                  " compressed bytes can have, got " +
+                                                  std::to_string(bytes) + " bytes");
+  }
+  // Each value lies in the pages, maybe as a word of the dictionary that others share.
+  const __int128 most_values = static_cast<__int128>(bytes) * chunk.values;
+  if (chunk.value_bytes < -1 || chunk.value_bytes > most_values) {
+    return MakeError(ErrorKind::kCorruptFile,
+                     "Expected a size of values that " + std::to_string(chunk.values) +
+                         " values in " + std::to_string(bytes) +
+                         " bytes of pages can have, got " +
+                         std::to_string(chunk.value_bytes) + " bytes");
+  }
+  return Status::OK();
 }
 
 // Checks that the column is not encrypted. Under a plain footer each column may be
@@ -107,43 +105,24 @@ Status CheckPlain(const parquet::RowGroupMetaData& row_group, int32_t leaf) {
                    "encrypted Parquet (leave it out with columns=[...])");
 }
 
-Status Append(const parquet::ColumnChunkMetaData& chunk, const arrow::DataType& type,
-              bool required, bool with_statistics, LeafChunks* chunks) {
-  chunks->compressed_bytes.push_back(chunk.total_compressed_size());
-  chunks->uncompressed_bytes.push_back(chunk.total_uncompressed_size());
-  chunks->num_values.push_back(chunk.num_values());
-  if (!with_statistics) {
-    chunks->value_bytes.push_back(-1);
-    chunks->null_count.push_back(-1);
-    return Status::OK();
+// Returns the writer of a file. The footers of a dataset mostly have one, and to parse its
+// name takes longer than to read a small footer.
+const parquet::ApplicationVersion& VersionOf(std::string_view name) {
+  thread_local std::string last;
+  thread_local parquet::ApplicationVersion version{""};
+  if (last != name) {
+    version = parquet::ApplicationVersion(std::string(name));
+    last = name;
   }
-  const auto sizes = chunk.size_statistics();
-  const bool sized =
-      sizes != nullptr && sizes->unencoded_byte_array_data_bytes.has_value();
-  const int64_t value_bytes = sized ? *sizes->unencoded_byte_array_data_bytes : -1;
-  // Each value lies in the pages, maybe as a word of the dictionary that others share.
-  const __int128 most =
-      static_cast<__int128>(chunk.total_uncompressed_size()) * chunk.num_values();
-  if (sized && (value_bytes < 0 || value_bytes > most)) {
-    return MakeError(
-        ErrorKind::kCorruptFile,
-        "Expected a size of values that " + std::to_string(chunk.num_values()) +
-            " values in " + std::to_string(chunk.total_uncompressed_size()) +
-            " bytes of pages can have, got " + std::to_string(value_bytes) + " bytes");
-  }
-  chunks->value_bytes.push_back(value_bytes);
-  const auto statistics = chunk.encoded_statistics();
-  if (type.id() == arrow::Type::NA) {
-    // Columns of type null have no usable statistics, and need none.
-    chunks->null_count.push_back(chunk.num_values());
-  } else if (required) {
-    chunks->null_count.push_back(0);
-  } else if (statistics != nullptr && statistics->has_null_count) {
-    chunks->null_count.push_back(statistics->null_count);
-  } else {
-    chunks->null_count.push_back(-1);
-  }
-  return Status::OK();
+  return version;
+}
+
+// Returns true if the writer's statistics of a column are right, whatever they say.
+bool BelievesStatistics(const parquet::ApplicationVersion& writer,
+                        const parquet::ColumnDescriptor& column) {
+  return column.sort_order() != parquet::SortOrder::UNKNOWN &&
+         writer.HasCorrectStatistics(column.physical_type(), parquet::EncodedStatistics(),
+                                     column.sort_order());
 }
 
 // Counts data pages by encoding, over all kinds of pages.
@@ -179,19 +158,28 @@ Status ReadPart(std::string_view part, Fn&& read) {
 
 }  // namespace
 
-LeafTotals TotalsOf(const LeafChunks& chunks) {
+LeafTotals TotalsOf(const std::vector<FooterChunk>& chunks) {
   LeafTotals totals{.values = 0};
-  for (size_t g = 0; g < chunks.num_values.size(); ++g) {
-    const int64_t known = chunks.value_bytes[g];
-    totals.values += chunks.num_values[g];
-    totals.value_bytes += known >= 0 ? known : chunks.uncompressed_bytes[g];
-    if (totals.null_row_group < 0 && chunks.null_count[g] > 0) {
+  for (size_t g = 0; g < chunks.size(); ++g) {
+    const FooterChunk& chunk = chunks[g];
+    totals.values += chunk.values;
+    totals.value_bytes +=
+        chunk.value_bytes >= 0 ? chunk.value_bytes : chunk.uncompressed_bytes;
+    if (totals.null_row_group < 0 && chunk.nulls > 0) {
       totals.null_row_group = static_cast<int64_t>(g);
-    } else if (totals.null_row_group < 0 && chunks.null_count[g] < 0) {
+    } else if (totals.null_row_group < 0 && chunk.nulls < 0) {
       totals.null_row_group = LeafTotals::kUnknown;
     }
   }
   return totals;
+}
+
+Footer::~Footer() {
+  const auto free = [](auto* known) {
+    while (known != nullptr) delete std::exchange(known, known->next);
+  };
+  free(facts_.load());
+  free(bounds_.load());
 }
 
 Result<int64_t> Footer::TailBytes(std::string_view tail, int64_t file_bytes,
@@ -239,11 +227,12 @@ Result<std::shared_ptr<Footer>> Footer::Make(std::string_view tail, int64_t file
     return Status::Invalid("Expected the last ", needed, " bytes of the file, got ",
                            tail.size());
   }
-  const std::string_view thrift = ThriftOf(tail, needed);
   std::shared_ptr<Footer> footer(new Footer());
   footer->file_bytes_ = file_bytes;
   footer->file_ = std::move(file);
-  ARROW_RETURN_NOT_OK(At(footer->Parse(thrift, schemas), LocationIn(footer->file_)));
+  ARROW_RETURN_NOT_OK(At(footer->Parse(ThriftOf(tail, needed), schemas),
+                         LocationIn(footer->file_)));
+  footer->tail_ = tail.substr(tail.size() - static_cast<size_t>(needed));
   return footer;
 }
 
@@ -263,18 +252,20 @@ Result<std::shared_ptr<Footer>> Footer::OfPacked(
   return footer;
 }
 
-Result<std::string> Footer::Pack(std::string_view tail) const {
-  ARROW_ASSIGN_OR_RAISE(const int64_t needed, TailBytes(tail, file_bytes_, file_));
-  if (static_cast<int64_t>(tail.size()) < needed) {
-    return Status::Invalid("Expected the last ", needed, " bytes of the file, got ",
-                           tail.size());
+Result<std::string> Footer::Pack() const {
+  std::vector<int32_t> all(leaves().size());
+  std::iota(all.begin(), all.end(), 0);
+  std::vector<LeafTotals> totals(all.size());
+  const auto chunks = ReadChunks(all);
+  for (size_t leaf = 0; leaf < all.size(); ++leaf) {
+    if (chunks.ok()) {
+      totals[leaf] = TotalsOf((*chunks)[leaf]);
+    } else if (const auto own = ReadChunks({all[leaf]}); own.ok()) {
+      totals[leaf] = TotalsOf((*own)[0]);
+    }
   }
-  std::vector<LeafTotals> totals;
-  for (size_t leaf = 0; leaf < leaves().size(); ++leaf) {
-    const auto chunks = ReadLeafChunks(static_cast<int32_t>(leaf));
-    totals.push_back(chunks.ok() ? TotalsOf(*chunks) : LeafTotals());
-  }
-  return PackFooter(totals, tail.substr(tail.size() - static_cast<size_t>(needed)));
+  ARROW_ASSIGN_OR_RAISE(const std::string tail, Tail());
+  return PackFooter(totals, tail);
 }
 
 Result<std::vector<LeafTotals>> Footer::PackedTotals() const {
@@ -297,10 +288,9 @@ Result<std::string> Footer::Unpacked() const {
 }
 
 Result<std::shared_ptr<parquet::FileMetaData>> Footer::Metadata() const {
-  if (!packed()) return metadata_;
   std::shared_ptr<parquet::FileMetaData> metadata;
   const Status status = [&]() -> Status {
-    ARROW_ASSIGN_OR_RAISE(const std::string tail, Unpacked());
+    ARROW_ASSIGN_OR_RAISE(const std::string tail, Tail());
     ARROW_RETURN_NOT_OK(ReadPart("footer", [&]() -> Status {
       metadata = ReadFileMetaData(ThriftOf(tail, static_cast<int64_t>(tail.size())));
       return Status::OK();
@@ -319,59 +309,42 @@ Result<std::shared_ptr<parquet::FileMetaData>> Footer::Metadata() const {
   return metadata;
 }
 
-Result<std::shared_ptr<const FooterParts>> Footer::Parts() const {
-  const auto tail = Unpacked();
-  if (!tail.ok()) return At(tail.status(), LocationIn(file_));
-  return FooterParts::Of(ThriftOf(*tail, static_cast<int64_t>(tail->size())));
-}
-
-Result<std::shared_ptr<parquet::FileMetaData>> Footer::OneRowGroup(
-    const FooterParts& parts, int32_t row_group) const {
-  const auto g = static_cast<size_t>(row_group);
-  if (parts.row_groups() != row_group_rows_.size() || g >= parts.row_groups()) {
-    return nullptr;
-  }
-  std::shared_ptr<parquet::FileMetaData> metadata;
-  const Status status = CatchParquet([&]() -> Status {
-    metadata = ReadFileMetaData(parts.Only(g));
-    if (metadata->num_row_groups() != 1 ||
-        metadata->num_columns() != schema_->parquet().num_columns() ||
-        metadata->RowGroup(0)->num_rows() != row_group_rows_[g]) {
-      metadata = nullptr;
-    }
-    return Status::OK();
-  });
-  if (status.IsOutOfMemory()) return status;
-  return status.ok() ? metadata : nullptr;
-}
-
 Status Footer::Parse(std::string_view thrift, FooterSchemas* schemas) {
-  ARROW_RETURN_NOT_OK(ReadPart("footer", [&]() -> Status {
-    metadata_ = ReadFileMetaData(thrift);
-    return Status::OK();
-  }));
-  ARROW_RETURN_NOT_OK(ReadPart("schema", [&]() -> Status {
-    ARROW_ASSIGN_OR_RAISE(schema_, FooterSchema::Make(metadata_));
-    if (schemas == nullptr) return Status::OK();
-    ARROW_ASSIGN_OR_RAISE(schema_, schemas->Share(schema_));
-    return Status::OK();
-  }));
-  return ReadRowGroups();
-}
-
-Status Footer::ReadRowGroups() {
-  const int row_groups = metadata_->num_row_groups();
-  row_group_rows_.reserve(static_cast<size_t>(row_groups));
-  for (int g = 0; g < row_groups; ++g) {
-    std::unique_ptr<parquet::RowGroupMetaData> row_group;
-    ARROW_RETURN_NOT_OK(At(ReadPart("footer",
-                                    [&]() -> Status {
-                                      row_group = metadata_->RowGroup(g);
-                                      return Status::OK();
-                                    }),
-                           LocationIn(file_, g)));
-    ARROW_RETURN_NOT_OK(AddRows(row_group->num_rows(), g));
-    row_group_rows_.push_back(row_group->num_rows());
+  std::string_view schema = thrift;
+  const auto cut = CutFooter(thrift);
+  if (cut.has_value()) schema = cut->schema;
+  if (schemas != nullptr && cut.has_value()) schema_ = schemas->Find(schema);
+  std::shared_ptr<parquet::FileMetaData> metadata;
+  if (schema_ == nullptr) {
+    ARROW_RETURN_NOT_OK(ReadPart("footer", [&]() -> Status {
+      metadata = ReadFileMetaData(schema);
+      return Status::OK();
+    }));
+    ARROW_RETURN_NOT_OK(ReadPart("schema", [&]() -> Status {
+      ARROW_ASSIGN_OR_RAISE(schema_, FooterSchema::Make(metadata));
+      if (schemas != nullptr) {
+        ARROW_ASSIGN_OR_RAISE(schema_, schemas->Share(schema_, schema));
+      } else if (!cut.has_value()) {
+        ARROW_ASSIGN_OR_RAISE(schema_, schema_->Slim());
+      }
+      return Status::OK();
+    }));
+  }
+  if (cut.has_value()) {
+    row_group_rows_ = cut->rows;
+  } else {
+    for (int g = 0; g < metadata->num_row_groups(); ++g) {
+      ARROW_RETURN_NOT_OK(At(ReadPart("footer",
+                                      [&]() -> Status {
+                                        const auto group = metadata->RowGroup(g);
+                                        row_group_rows_.push_back(group->num_rows());
+                                        return Status::OK();
+                                      }),
+                             LocationIn(file_, g)));
+    }
+  }
+  for (size_t g = 0; g < row_group_rows_.size(); ++g) {
+    ARROW_RETURN_NOT_OK(AddRows(row_group_rows_[g], static_cast<int32_t>(g)));
   }
   return Status::OK();
 }
@@ -391,59 +364,242 @@ Status Footer::AddRows(int64_t rows, int32_t row_group) {
   return Status::OK();
 }
 
-Result<LeafChunks> Footer::ReadLeafChunks(int32_t leaf) const {
-  ARROW_ASSIGN_OR_RAISE(std::vector<LeafChunks> chunks, ReadChunks({leaf}, {true}));
-  return std::move(chunks[0]);
+Status Footer::CheckPlace(int32_t row_group, int32_t leaf) const {
+  if (leaf < 0 || static_cast<size_t>(leaf) >= leaves().size()) {
+    return Status::IndexError("Expected one of ", leaves().size(), " leaves, got ", leaf);
+  }
+  if (row_group < 0 || static_cast<size_t>(row_group) >= row_group_rows_.size()) {
+    return Status::IndexError("Expected one of ", row_group_rows_.size(),
+                              " row groups, got ", row_group);
+  }
+  return Status::OK();
 }
 
-Result<std::vector<LeafChunks>> Footer::ReadChunks(
-    const std::vector<int32_t>& leaves, const std::vector<bool>& statistics) const {
-  ARROW_ASSIGN_OR_RAISE(const auto metadata, Metadata());
-  for (const int32_t leaf : leaves) {
-    if (leaf < 0 || leaf >= metadata->num_columns()) {
-      return Status::IndexError("Expected one of ", metadata->num_columns(),
-                                " leaves, got ", leaf);
-    }
+Result<FooterChunk> Footer::Chunk(int32_t row_group, int32_t leaf,
+                                  std::span<const int32_t> also) const {
+  ARROW_RETURN_NOT_OK(CheckPlace(row_group, leaf));
+  ARROW_ASSIGN_OR_RAISE(const auto found, Facts(leaf, also));
+  return found.first->Chunk(found.second, static_cast<size_t>(row_group));
+}
+
+Result<std::vector<FooterChunk>> Footer::Chunks(int32_t leaf,
+                                                std::span<const int32_t> also) const {
+  std::vector<FooterChunk> chunks;
+  if (row_group_rows_.empty()) return chunks;
+  ARROW_RETURN_NOT_OK(CheckPlace(0, leaf));
+  ARROW_ASSIGN_OR_RAISE(const auto found, Facts(leaf, also));
+  for (size_t g = 0; g < row_group_rows_.size(); ++g) {
+    chunks.push_back(found.first->Chunk(found.second, g));
   }
-  std::vector<LeafChunks> chunks(leaves.size());
+  return chunks;
+}
+
+Result<std::pair<const LeafFacts*, int64_t>> Footer::Facts(
+    int32_t leaf, std::span<const int32_t> also) const {
+  const auto find = [this](int32_t of) -> std::pair<const LeafFacts*, int64_t> {
+    const auto* known = facts_.load(std::memory_order_acquire);
+    for (; known != nullptr; known = known->next) {
+      const int64_t place = known->facts->Find(of);
+      if (place >= 0) return {known->facts.get(), place};
+    }
+    return {nullptr, -1};
+  };
+  if (const auto found = find(leaf); found.first != nullptr) return found;
+  std::vector<int32_t> wanted = {leaf};
+  for (const int32_t other : also) {
+    if (other != leaf && find(other).first == nullptr) wanted.push_back(other);
+  }
+  std::ranges::sort(wanted);
+  wanted.erase(std::ranges::unique(wanted).begin(), wanted.end());
+  auto chunks = ReadChunks(wanted);
+  if (!chunks.ok() && wanted.size() > 1) {
+    // The others are told of when they are asked for.
+    wanted = {leaf};
+    chunks = ReadChunks(wanted);
+  }
+  ARROW_RETURN_NOT_OK(chunks.status());
+  auto bytes = std::make_shared<const std::string>(LeafFacts::Pack(wanted, *chunks));
+  using Facts = Known<std::unique_ptr<const LeafFacts>>;
+  const std::string_view view = *bytes;
+  auto* const known =
+      new Facts{LeafFacts::Of(view, row_group_rows_.size(), std::move(bytes)),
+                facts_.load(std::memory_order_relaxed)};
+  while (!facts_.compare_exchange_weak(known->next, known, std::memory_order_release,
+                                       std::memory_order_relaxed)) {
+  }
+  return std::pair(known->facts.get(), known->facts->Find(leaf));
+}
+
+Result<Footer::Chunked> Footer::ReadChunks(const std::vector<int32_t>& leaves) const {
+  ARROW_ASSIGN_OR_RAISE(auto chunks, WalkChunks(leaves));
+  if (!chunks.empty() || leaves.empty()) return chunks;
+  // libparquet may read what is odd, and says what is wrong otherwise.
+  return ParseChunks(leaves);
+}
+
+Result<Footer::Chunked> Footer::WalkChunks(const std::vector<int32_t>& leaves) const {
+  const auto tail = Tail();
+  if (!tail.ok()) return At(tail.status(), LocationIn(file_));
+  const std::string_view thrift = ThriftOf(*tail, static_cast<int64_t>(tail->size()));
+  Chunked chunks(leaves.size());
+  for (auto& of_leaf : chunks) of_leaf.reserve(row_group_rows_.size());
+  return CatchParquet([&]() -> Result<Chunked> {
+    const parquet::ApplicationVersion& writer = VersionOf(WriterOf(thrift));
+    size_t i = 0;
+    const auto add = [&](size_t g, int64_t rows, int32_t leaf, FooterChunk chunk,
+                         std::string_view /*bytes*/) {
+      if (g >= row_group_rows_.size() || rows != row_group_rows_[g]) return false;
+      if (!Judge(writer, rows, leaf, &chunk).ok()) return false;
+      chunks[i].push_back(chunk);
+      i = (i + 1) % leaves.size();
+      return true;
+    };
+    const bool plain = VisitChunks(thrift, this->leaves().size(), leaves, add);
+    if (plain && chunks[0].size() == row_group_rows_.size()) return std::move(chunks);
+    return Chunked();
+  });
+}
+
+Result<Footer::Chunked> Footer::ParseChunks(const std::vector<int32_t>& leaves) const {
+  ARROW_ASSIGN_OR_RAISE(const auto metadata, Metadata());
+  Chunked chunks(leaves.size());
   for (int g = 0; g < metadata->num_row_groups(); ++g) {
     std::unique_ptr<parquet::RowGroupMetaData> row_group;
-    Status status = ReadPart("footer", [&]() -> Status {
+    const Status status = ReadPart("footer", [&]() -> Status {
       row_group = metadata->RowGroup(g);
       return Status::OK();
     });
     if (!status.ok()) return At(status, LocationIn(file_, g));
     for (size_t i = 0; i < leaves.size(); ++i) {
-      status = ReadChunk(*metadata, *row_group, leaves[i], statistics[i], &chunks[i]);
-      if (status.ok()) continue;
+      auto chunk = ParseChunk(*metadata, *row_group, leaves[i]);
+      if (chunk.ok()) {
+        chunks[i].push_back(*chunk);
+        continue;
+      }
       const Leaf& leaf = this->leaves()[static_cast<size_t>(leaves[i])];
-      return At(status, LocationIn(file_, g, leaf.DottedName()));
+      return At(chunk.status(), LocationIn(file_, g, leaf.DottedName()));
     }
   }
   return chunks;
 }
 
-Status Footer::ReadChunk(const parquet::FileMetaData& metadata,
-                         const parquet::RowGroupMetaData& row_group, int32_t leaf,
-                         bool statistics, LeafChunks* chunks) const {
+Result<FooterChunk> Footer::ParseChunk(const parquet::FileMetaData& metadata,
+                                       const parquet::RowGroupMetaData& row_group,
+                                       int32_t leaf) const {
   if (metadata.is_encryption_algorithm_set()) {
     ARROW_RETURN_NOT_OK(CheckPlain(row_group, leaf));
   }
-  std::unique_ptr<parquet::ColumnChunkMetaData> chunk;
+  FooterChunk found;
   ARROW_RETURN_NOT_OK(ReadPart("footer", [&]() -> Status {
-    chunk = row_group.ColumnChunk(leaf);
-    return Status::OK();
+    const auto chunk = row_group.ColumnChunk(leaf);
+    if (!chunk->file_path().empty()) {
+      return MakeError(
+          ErrorKind::kUnsupported,
+          "Expected column chunks in the file itself, got one in another file, `" +
+              chunk->file_path() + "`");
+    }
+    found.offset = chunk->data_page_offset();
+    // Some writers leave an offset of 0 where a chunk has no dictionary page.
+    if (chunk->has_dictionary_page() && chunk->dictionary_page_offset() > 0) {
+      found.offset = std::min(found.offset, chunk->dictionary_page_offset());
+    }
+    found.compressed_bytes = chunk->total_compressed_size();
+    found.uncompressed_bytes = chunk->total_uncompressed_size();
+    found.values = chunk->num_values();
+    found.codec = chunk->compression();
+    const auto statistics = chunk->encoded_statistics();
+    if (statistics != nullptr && statistics->has_null_count) {
+      found.nulls = statistics->null_count;
+    }
+    const auto sizes = chunk->size_statistics();
+    if (sizes != nullptr && sizes->unencoded_byte_array_data_bytes.has_value()) {
+      found.value_bytes = *sizes->unencoded_byte_array_data_bytes;
+    }
+    if (const auto index = chunk->GetOffsetIndexLocation()) {
+      found.offset_index = {index->offset, index->length};
+    }
+    if (const auto index = chunk->GetColumnIndexLocation()) {
+      found.column_index = {index->offset, index->length};
+    }
+    found.bloom_filter = {chunk->bloom_filter_offset().value_or(0),
+                          chunk->bloom_filter_length().value_or(-1)};
+    return Judge(metadata.writer_version(), row_group.num_rows(), leaf, &found);
   }));
-  ARROW_RETURN_NOT_OK(CheckChunk(*chunk, file_bytes_));
-  const parquet::ColumnDescriptor& column = *metadata.schema()->Column(leaf);
+  return found;
+}
+
+Status Footer::Judge(const parquet::ApplicationVersion& writer, int64_t rows, int32_t leaf,
+                     FooterChunk* chunk) const {
+  const parquet::ColumnDescriptor& column = *schema_->parquet().Column(leaf);
   const bool repeated = column.max_repetition_level() > 0;
-  ARROW_RETURN_NOT_OK(ReadPart(
-      "footer", [&] { return CheckSizes(*chunk, repeated, row_group.num_rows()); }));
-  return ReadPart("footer", [&] {
-    const bool required = column.max_definition_level() == 0;
-    return Append(*chunk, *leaf_schema()->field(leaf)->type(), required, statistics,
-                  chunks);
-  });
+  ARROW_RETURN_NOT_OK(CheckSizes(*chunk, file_bytes_, repeated, rows));
+  if (leaf_schema()->field(leaf)->type()->id() == arrow::Type::NA) {
+    // Columns of type null have no usable statistics, and need none.
+    chunk->nulls = chunk->values;
+  } else if (column.max_definition_level() == 0) {
+    chunk->nulls = 0;
+  } else if (chunk->nulls >= 0 && !BelievesStatistics(writer, column)) {
+    chunk->nulls = -1;
+  }
+  using Version = parquet::ApplicationVersion;
+  chunk->marks_no_compression =
+      writer.VersionLt(Version::PARQUET_CPP_10353_FIXED_VERSION());
+  chunk->leaves_out_header = writer.VersionLt(Version::PARQUET_816_FIXED_VERSION());
+  return Status::OK();
+}
+
+Result<ChunkBounds> Footer::Bounds(int32_t row_group, int32_t leaf) const {
+  ARROW_RETURN_NOT_OK(CheckPlace(row_group, leaf));
+  const auto g = static_cast<size_t>(row_group);
+  const auto* known = bounds_.load(std::memory_order_acquire);
+  for (; known != nullptr; known = known->next) {
+    if (known->facts.leaf == leaf) return known->facts.bounds.Chunk(g);
+  }
+  ARROW_ASSIGN_OR_RAISE(LeafBounds read, ReadBounds(leaf));
+  auto* const added = new Known<BoundsOf>{{leaf, std::move(read)},
+                                          bounds_.load(std::memory_order_relaxed)};
+  while (!bounds_.compare_exchange_weak(added->next, added, std::memory_order_release,
+                                        std::memory_order_relaxed)) {
+  }
+  return added->facts.bounds.Chunk(g);
+}
+
+Result<LeafBounds> Footer::ReadBounds(int32_t leaf) const {
+  const auto tail = Tail();
+  if (!tail.ok()) return At(tail.status(), LocationIn(file_));
+  const std::string_view thrift = ThriftOf(*tail, static_cast<int64_t>(tail->size()));
+  const auto cut = CutFooter(thrift);
+  std::vector<OneColumn> chunks;
+  const auto add = [&](size_t, int64_t rows, int32_t, const FooterChunk&,
+                       std::string_view bytes) {
+    chunks.push_back({bytes, rows});
+    return true;
+  };
+  std::optional<std::string> column;
+  if (cut.has_value() && VisitChunks(thrift, leaves().size(), {leaf}, add)) {
+    column = FooterOfColumn(cut->schema, leaves().size(), leaf, chunks);
+  }
+  const auto read = [&](const parquet::FileMetaData& metadata, int32_t of) {
+    LeafBounds bounds;
+    for (size_t g = 0; g < row_group_rows_.size(); ++g) {
+      const auto row_group = metadata.RowGroup(static_cast<int>(g));
+      bounds.Add(*row_group->ColumnChunk(of));
+    }
+    return bounds;
+  };
+  if (column.has_value()) {
+    auto bounds = CatchParquet([&]() -> Result<LeafBounds> {
+      const auto metadata = ReadFileMetaData(*column);
+      if (!metadata->schema()->Column(0)->logical_type()->Equals(
+              *schema_->parquet().Column(leaf)->logical_type())) {
+        return Status::Invalid("another column");
+      }
+      return read(*metadata, 0);
+    });
+    if (bounds.ok() || bounds.status().IsOutOfMemory()) return bounds;
+  }
+  ARROW_ASSIGN_OR_RAISE(const auto metadata, Metadata());
+  return CatchParquet([&]() -> Result<LeafBounds> { return read(*metadata, leaf); });
 }
 
 Result<std::vector<std::vector<PageCount>>> Footer::ReadPageCounts(int32_t leaf) const {
@@ -475,9 +631,6 @@ Result<std::vector<std::vector<PageCount>>> Footer::ReadPageCounts(int32_t leaf)
   return counts;
 }
 
-Result<std::string> Footer::Serialize() const {
-  ARROW_ASSIGN_OR_RAISE(const auto metadata, Metadata());
-  return SerializeTail(*metadata);
-}
+Result<std::string> Footer::Tail() const { return packed() ? Unpacked() : tail_; }
 
 }  // namespace fastload

@@ -1,34 +1,28 @@
 // The footer of one Parquet file: row groups, leaf columns and their Arrow types.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "arrow/type_fwd.h"
 #include "fastload/base/status.h"
-#include "fastload/source/footer_parts.h"
+#include "fastload/source/chunk_bounds.h"
+#include "fastload/source/footer_chunk.h"
 #include "fastload/source/footer_schema.h"
 #include "fastload/source/leaf.h"
+#include "fastload/source/leaf_facts.h"
 #include "fastload/source/packed_footer.h"
 #include "parquet/metadata.h"
 
 namespace fastload {
 
-// The footer's sizes and counts of one leaf column, by row group index.
-struct LeafChunks {
-  std::vector<int64_t> compressed_bytes;
-  std::vector<int64_t> uncompressed_bytes;  // pages with their headers
-  // Number of values as the pages count values: nulls included, and in a column of lists
-  // one value for each list without elements.
-  std::vector<int64_t> num_values;
-  std::vector<int64_t> value_bytes;  // bytes of all byte-array values; -1: unknown
-  std::vector<int64_t> null_count;   // -1: unknown
-};
-
-LeafTotals TotalsOf(const LeafChunks& chunks);
+LeafTotals TotalsOf(const std::vector<FooterChunk>& chunks);
 
 // The number of data pages of a column chunk in one encoding.
 struct PageCount {
@@ -36,9 +30,15 @@ struct PageCount {
   int64_t pages = 0;
 };
 
-// The footer of a file. Immutable once made, so any thread may read the footer.
+// The footer of a file. What the footer says of the chunks of a leaf is read when a leaf
+// is first asked for, and kept. Otherwise immutable; any thread may read the footer, also
+// after a fork.
 class Footer {
  public:
+  ~Footer();
+  Footer(const Footer&) = delete;
+  Footer& operator=(const Footer&) = delete;
+
   // Bytes of the trailer: the footer's length, then the magic.
   static constexpr int64_t kTrailerBytes = 8;
 
@@ -60,10 +60,9 @@ class Footer {
       KeptBytes packed, int64_t file_bytes, std::string file,
       std::vector<int64_t> row_group_rows, std::shared_ptr<const FooterSchema> schema);
 
-  // Packs the footer into few bytes; `tail` is the bytes from which the footer was made.
-  // Totals of columns that can't be summed are left unknown, and are computed when
-  // needed.
-  Result<std::string> Pack(std::string_view tail) const;
+  // Packs the footer into few bytes. Totals of columns that can't be summed are left
+  // unknown, and are computed when needed.
+  Result<std::string> Pack() const;
 
   // Returns the sum of the rows of all row groups. Like Arrow, ignores the row count in
   // the footer itself, because some writers leave the count at 0.
@@ -83,15 +82,26 @@ class Footer {
     return schema_->SameLeaves(*other.schema_);
   }
 
-  // Reads what the footer says about leaf `leaf` (an index into leaves()). A chunk
-  // outside the file is an ErrorKind::kCorruptFile. Only the requested leaf is checked,
-  // so that damage in other leaves does no harm.
-  Result<LeafChunks> ReadLeafChunks(int32_t leaf) const;
+  // Returns what the footer says of a column chunk. Where the facts of `leaf` are not known
+  // yet, the facts of `also` (sorted leaves) are read with them. A chunk outside the file,
+  // or of sizes that no chunk has, is an ErrorKind::kCorruptFile, in whichever row group
+  // it lies. Only the requested leaves are checked, so that damage in other leaves does no
+  // harm.
+  Result<FooterChunk> Chunk(int32_t row_group, int32_t leaf,
+                            std::span<const int32_t> also = {}) const;
+  // Returns the chunks of a leaf by row group.
+  Result<std::vector<FooterChunk>> Chunks(int32_t leaf,
+                                          std::span<const int32_t> also = {}) const;
 
-  // Reads what the footer says about several leaves. For a leaf without `statistics`,
-  // value_bytes and null_count stay unknown, which is quicker.
-  Result<std::vector<LeafChunks>> ReadChunks(const std::vector<int32_t>& leaves,
-                                             const std::vector<bool>& statistics) const;
+  // The two ways in which chunks are read, by leaf and row group; `leaves` are sorted. The
+  // first reads the bytes of the footer, and returns no chunks where anything is odd; the
+  // second asks libparquet, which parses the whole footer.
+  using Chunked = std::vector<std::vector<FooterChunk>>;
+  Result<Chunked> WalkChunks(const std::vector<int32_t>& leaves) const;
+  Result<Chunked> ParseChunks(const std::vector<int32_t>& leaves) const;
+
+  // Returns the bounds of a column chunk, which live as long as the footer.
+  Result<ChunkBounds> Bounds(int32_t row_group, int32_t leaf) const;
 
   // Returns the counts of data pages of one leaf column by row group index, encodings in
   // no order. A chunk whose writer counted no pages has no counts.
@@ -101,45 +111,57 @@ class Footer {
   // no totals for a footer that is not packed.
   Result<std::vector<LeafTotals>> PackedTotals() const;
 
-  bool packed() const { return metadata_ == nullptr; }
+  bool packed() const { return tail_.empty(); }
 
-  // Returns the parsed metadata; parses a packed footer anew. Errors name the file.
+  // Returns the metadata, parsed anew. Errors name the file.
   Result<std::shared_ptr<parquet::FileMetaData>> Metadata() const;
 
-  // Returns the parts of a packed footer, unpacked anew, or null if the footer can't be
-  // cut. Errors name the file.
-  Result<std::shared_ptr<const FooterParts>> Parts() const;
-
-  // Returns the metadata of one row group of the packed footer that has these parts,
-  // without key-value metadata; null if the row group can't be parsed by itself.
-  Result<std::shared_ptr<parquet::FileMetaData>> OneRowGroup(const FooterParts& parts,
-                                                             int32_t row_group) const;
-
   // Returns the footer as the end of a file, as Make() accepts it.
-  Result<std::string> Serialize() const;
+  Result<std::string> Tail() const;
 
   // Returns the bytes that Pack() made; only for a packed footer.
   Result<std::string> PackedBytes() const { return packed_.Bytes(); }
 
  private:
+  // Facts that are known, in a list that only grows.
+  template <typename T>
+  struct Known {
+    T facts;
+    const Known* next;
+  };
+  struct BoundsOf {
+    int32_t leaf;
+    LeafBounds bounds;
+  };
   Footer() = default;
 
   // Returns the bytes of a packed footer, with what stands behind them in the file.
   Result<std::string> Unpacked() const;
   Status Parse(std::string_view thrift, FooterSchemas* schemas);
-  Status ReadRowGroups();
   Status AddRows(int64_t rows, int32_t row_group);
-  Status ReadChunk(const parquet::FileMetaData& metadata,
-                   const parquet::RowGroupMetaData& row_group, int32_t leaf,
-                   bool statistics, LeafChunks* chunks) const;
+  Status CheckPlace(int32_t row_group, int32_t leaf) const;
+
+  // Returns the facts of which `leaf` is one, and its place in them.
+  Result<std::pair<const LeafFacts*, int64_t>> Facts(int32_t leaf,
+                                                     std::span<const int32_t> also) const;
+  Result<Chunked> ReadChunks(const std::vector<int32_t>& leaves) const;
+  Result<FooterChunk> ParseChunk(const parquet::FileMetaData& metadata,
+                                 const parquet::RowGroupMetaData& row_group,
+                                 int32_t leaf) const;
+  Status Judge(const parquet::ApplicationVersion& writer, int64_t rows, int32_t leaf,
+               FooterChunk* chunk) const;
+  Result<LeafBounds> ReadBounds(int32_t leaf) const;
 
   std::string file_;
   int64_t file_bytes_ = 0;
   int64_t num_rows_ = 0;
   std::vector<int64_t> row_group_rows_;
   std::shared_ptr<const FooterSchema> schema_;
-  std::shared_ptr<parquet::FileMetaData> metadata_;  // null: packed_ holds the metadata
+  std::string tail_;  // empty: packed_ holds the footer
   PackedFooter packed_;
+  // Newest first. Threads that find nothing at the same time read the footer each.
+  mutable std::atomic<const Known<std::unique_ptr<const LeafFacts>>*> facts_ = nullptr;
+  mutable std::atomic<const Known<BoundsOf>*> bounds_ = nullptr;
 };
 
 }  // namespace fastload

@@ -90,14 +90,25 @@ Result<std::string> FooterSchema::Serialize() const {
 }
 
 Result<std::shared_ptr<const FooterSchema>> FooterSchemas::Share(
-    const std::shared_ptr<const FooterSchema>& schema) {
+    const std::shared_ptr<const FooterSchema>& schema, std::string_view bytes) {
   const std::string text = schema->Text();
   std::lock_guard lock(mutex_);
   auto& known = by_text_[text];
   if (known == nullptr) {
     ARROW_ASSIGN_OR_RAISE(known, schema->Slim());
   }
+  if (!bytes.empty()) {
+    // Where each file has other metadata, nothing is found, and little is kept.
+    if (by_bytes_.size() == kMostBytes) by_bytes_.clear();
+    by_bytes_.emplace(bytes, known);
+  }
   return known;
+}
+
+std::shared_ptr<const FooterSchema> FooterSchemas::Find(std::string_view bytes) {
+  std::lock_guard lock(mutex_);
+  const auto found = by_bytes_.find(std::string(bytes));
+  return found == by_bytes_.end() ? nullptr : found->second;
 }
 
 Result<std::string> SerializeTail(const parquet::FileMetaData& metadata) {

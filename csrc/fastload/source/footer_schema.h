@@ -57,13 +57,20 @@ class FooterSchema {
 class FooterSchemas {
  public:
   // Returns the equal schema of the set; if the set has none, adds `schema` without row
-  // groups and returns the added schema.
+  // groups and returns the added schema. `bytes`, if any, are those that the schema was
+  // parsed from.
   Result<std::shared_ptr<const FooterSchema>> Share(
-      const std::shared_ptr<const FooterSchema>& schema);
+      const std::shared_ptr<const FooterSchema>& schema, std::string_view bytes = {});
+
+  // Returns the schema that was parsed from equal bytes; null if none was of late.
+  std::shared_ptr<const FooterSchema> Find(std::string_view bytes);
 
  private:
+  static constexpr size_t kMostBytes = 64;  // entries of by_bytes_
+
   std::mutex mutex_;  // guards the members below
   std::unordered_map<std::string, std::shared_ptr<const FooterSchema>> by_text_;
+  std::unordered_map<std::string, std::shared_ptr<const FooterSchema>> by_bytes_;
 };
 
 // Returns a footer as the end of a file.

@@ -1,6 +1,7 @@
 #include "fastload/source/leaf_summary.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace fastload {
 
@@ -19,24 +20,18 @@ void Add(const LeafTotals& totals, size_t file, LeafSummary* summary) {
 
 Result<std::vector<LeafSummary>> SummarizeLeaves(
     const std::vector<std::shared_ptr<Footer>>& footers,
-    const std::vector<std::vector<int32_t>>& leaves,
-    const std::vector<bool>& statistics) {
+    const std::vector<std::vector<int32_t>>& leaves) {
   for (const auto& of_column : leaves) {
-    if (of_column.size() == footers.size() && leaves.size() == statistics.size()) {
-      continue;
-    }
+    if (of_column.size() == footers.size()) continue;
     return Status::Invalid("Expected a leaf for each column and file, got fewer");
   }
   std::vector<LeafSummary> summaries(leaves.size());
-  // Columns that the file has, with their leaves and statistics.
-  std::vector<size_t> columns;
-  std::vector<int32_t> indices;
-  std::vector<bool> wanted;
+  std::vector<std::pair<size_t, int32_t>> unknown;  // column, and its leaf
+  std::vector<int32_t> indices;                     // of the unknown leaves, sorted
   for (size_t f = 0; f < footers.size(); ++f) {
     ARROW_ASSIGN_OR_RAISE(const auto packed, footers[f]->PackedTotals());
-    columns.clear();
+    unknown.clear();
     indices.clear();
-    wanted.clear();
     for (size_t c = 0; c < leaves.size(); ++c) {
       if (leaves[c][f] < 0) continue;
       const auto leaf = static_cast<size_t>(leaves[c][f]);
@@ -44,14 +39,13 @@ Result<std::vector<LeafSummary>> SummarizeLeaves(
         Add(packed[leaf], f, &summaries[c]);
         continue;
       }
-      columns.push_back(c);
+      unknown.emplace_back(c, leaves[c][f]);
       indices.push_back(leaves[c][f]);
-      wanted.push_back(statistics[c]);
     }
-    if (columns.empty()) continue;
-    ARROW_ASSIGN_OR_RAISE(const auto chunks, footers[f]->ReadChunks(indices, wanted));
-    for (size_t i = 0; i < columns.size(); ++i) {
-      Add(TotalsOf(chunks[i]), f, &summaries[columns[i]]);
+    std::ranges::sort(indices);
+    for (const auto& [column, leaf] : unknown) {
+      ARROW_ASSIGN_OR_RAISE(const auto chunks, footers[f]->Chunks(leaf, indices));
+      Add(TotalsOf(chunks), f, &summaries[column]);
     }
   }
   return summaries;

@@ -24,11 +24,10 @@ struct LeafSummary {
 };
 
 // Summarizes columns over files. `leaves[column][file]` is the index of the column's leaf
-// in the file, or -1 if the file lacks the column. A column without `statistics` is not
-// searched for nulls, nulls_known is false, and value_bytes is the bytes of its pages,
-// which is quicker. A chunk outside its file is an ErrorKind::kCorruptFile.
+// in the file, or -1 if the file lacks the column. A chunk outside its file is an
+// ErrorKind::kCorruptFile.
 Result<std::vector<LeafSummary>> SummarizeLeaves(
     const std::vector<std::shared_ptr<Footer>>& footers,
-    const std::vector<std::vector<int32_t>>& leaves, const std::vector<bool>& statistics);
+    const std::vector<std::vector<int32_t>>& leaves);
 
 }  // namespace fastload

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -17,21 +16,19 @@
 namespace fastload {
 namespace {
 
-using IndexLocation = std::optional<parquet::IndexLocation>;
-
 // Returns the range of an index, or no bytes if the file has no index or the index is not
 // inside the file.
-ByteRange RangeOf(const FileSpec& spec, const IndexLocation& location) {
-  if (!location || location->length <= 0 || location->offset < 0 ||
-      location->offset > spec.bytes - location->length) {
+ByteRange RangeOf(const FileSpec& spec, const ByteRange& location) {
+  if (location.bytes <= 0 || location.offset < 0 ||
+      location.offset > spec.bytes - location.bytes) {
     return {};
   }
-  return {location->offset, location->length};
+  return location;
 }
 
 // Reads the bytes of an index; empty if the file has no index.
 Result<std::vector<uint8_t>> ReadIndex(const FileSpec& spec, const File& file,
-                                       const IndexLocation& location) {
+                                       const ByteRange& location) {
   const ByteRange range = RangeOf(spec, location);
   std::vector<uint8_t> bytes(static_cast<size_t>(range.bytes));
   if (bytes.empty()) return bytes;
@@ -146,30 +143,22 @@ class WalkedBytes final : public arrow::io::InputStream {
 Result<std::vector<ByteRange>> IndexRanges(const FileSpec& spec, int32_t row_group,
                                            int32_t leaf, bool bounds) {
   std::vector<ByteRange> ranges;
-  ARROW_RETURN_NOT_OK(CatchParquet([&]() -> Status {
-    ARROW_ASSIGN_OR_RAISE(const ParsedRowGroup parsed, spec.RowGroup(row_group));
-    const auto chunk = parsed.group->ColumnChunk(leaf);
-    std::vector<IndexLocation> locations = {chunk->GetOffsetIndexLocation()};
-    if (bounds && IsFlat(spec, leaf)) {
-      locations.push_back(chunk->GetColumnIndexLocation());
-    }
-    for (const IndexLocation& location : locations) {
-      const ByteRange range = RangeOf(spec, location);
-      if (range.bytes > 0) ranges.push_back(range);
-    }
-    return Status::OK();
-  }));
+  ARROW_ASSIGN_OR_RAISE(const FooterChunk chunk, spec.Chunk(row_group, leaf));
+  std::vector<ByteRange> locations = {chunk.offset_index};
+  if (bounds && IsFlat(spec, leaf)) locations.push_back(chunk.column_index);
+  for (const ByteRange& location : locations) {
+    const ByteRange range = RangeOf(spec, location);
+    if (range.bytes > 0) ranges.push_back(range);
+  }
   return ranges;
 }
 
 Result<PageExtents> ReadPageExtents(const FileSpec& spec, const File& file,
                                     int32_t row_group, int32_t leaf) {
   PageExtents extents;
+  ARROW_ASSIGN_OR_RAISE(const FooterChunk chunk, spec.Chunk(row_group, leaf));
   ARROW_RETURN_NOT_OK(CatchParquet([&]() -> Status {
-    ARROW_ASSIGN_OR_RAISE(const ParsedRowGroup parsed, spec.RowGroup(row_group));
-    const auto chunk = parsed.group->ColumnChunk(leaf);
-    ARROW_ASSIGN_OR_RAISE(const auto bytes,
-                          ReadIndex(spec, file, chunk->GetOffsetIndexLocation()));
+    ARROW_ASSIGN_OR_RAISE(const auto bytes, ReadIndex(spec, file, chunk.offset_index));
     if (bytes.empty()) return Status::OK();
     extents.read_bytes = static_cast<int64_t>(bytes.size());
     const auto index = parquet::OffsetIndex::Make(
@@ -190,14 +179,13 @@ Result<PageExtents> WalkPages(const FileSpec& spec, const File& file, int32_t ro
   const auto bytes = std::make_shared<WalkedBytes>(&file, chunk);
   bool known = true;
   int64_t rows = 0;
+  ARROW_ASSIGN_OR_RAISE(const FooterChunk stored, spec.Chunk(row_group, leaf));
   ARROW_RETURN_NOT_OK(CatchParquet([&]() -> Status {
-    ARROW_ASSIGN_OR_RAISE(const ParsedRowGroup parsed, spec.RowGroup(row_group));
-    const auto metadata = parsed.group->ColumnChunk(leaf);
     parquet::ReaderProperties properties;
     LimitThrift(chunk.bytes, &properties);
     // Pages are passed over, and a dictionary stays compressed.
     auto pages =
-        OpenPages(bytes, metadata->num_values(), parquet::Compression::UNCOMPRESSED,
+        OpenPages(bytes, stored.values, parquet::Compression::UNCOMPRESSED,
                   properties, *spec.Column(leaf), /*always_compressed=*/false);
     const auto close = [&](int64_t end) {
       if (extents.pages.empty()) return;
@@ -236,11 +224,9 @@ Result<PageBounds> ReadPageBounds(const FileSpec& spec, const File& file,
   ARROW_ASSIGN_OR_RAISE(const PageExtents extents,
                         ReadPageExtents(spec, file, row_group, leaf));
   if (extents.pages.empty()) return bounds;
+  ARROW_ASSIGN_OR_RAISE(const FooterChunk chunk, spec.Chunk(row_group, leaf));
   ARROW_RETURN_NOT_OK(CatchParquet([&]() -> Status {
-    ARROW_ASSIGN_OR_RAISE(const ParsedRowGroup parsed, spec.RowGroup(row_group));
-    const auto chunk = parsed.group->ColumnChunk(leaf);
-    ARROW_ASSIGN_OR_RAISE(const auto bytes,
-                          ReadIndex(spec, file, chunk->GetColumnIndexLocation()));
+    ARROW_ASSIGN_OR_RAISE(const auto bytes, ReadIndex(spec, file, chunk.column_index));
     if (bytes.empty()) return Status::OK();
     for (const PageExtent& page : extents.pages) bounds.first_rows.push_back(page.row);
     try {

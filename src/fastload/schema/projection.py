@@ -273,12 +273,9 @@ class _Planner:
 
     def finish(self, *, check_nulls: bool) -> Projection:
         plans = tuple(self.plans)
-        find_nulls = bool(self.masks)
         stacks = (output for output in self.outputs if output.kind == "stack")
         stacked = {column for output in stacks for column in output.columns}
-        sizes = survey(
-            self.files, plans, check_nulls=check_nulls, find_nulls=find_nulls, stacked=stacked
-        )
+        sizes = survey(self.files, plans, check_nulls=check_nulls, stacked=stacked)
         kept = [
             index
             for index, output in enumerate(self.outputs)

@@ -38,8 +38,7 @@ class PlanSizes:
         values: number of elements, with nulls, and with one for each empty or null list.
         value_bytes: number of bytes of all str or bytes values. If a writer left this number out
             of the footer, the size of the pages is used instead.
-        may_be_null: footers show a null, or don't say; only known if `survey` looked for nulls.
-            Footers count an empty list as a null.
+        may_be_null: footers show a null, or don't say. Footers count an empty list as a null.
     """
 
     values: int
@@ -72,7 +71,6 @@ def survey(
     plans: Sequence[ColumnPlan],
     *,
     check_nulls: bool,
-    find_nulls: bool = False,
     stacked: Container[int] = (),
 ) -> list[PlanSizes]:
     """Return the sizes of the values of each column.
@@ -81,7 +79,6 @@ def survey(
         leaves: the leaves of the files.
         plans: the planned columns.
         check_nulls: refuse columns whose footers show nulls that the plan does not take.
-        find_nulls: find out which columns may hold a null.
         stacked: indices of the plans of columns of a `Stack`, for the advice of the error.
 
     Raises:
@@ -98,13 +95,7 @@ def survey(
         refuse and not plan.depth and not plan.list_size
         for refuse, plan in zip(refused, plans, strict=True)
     ]
-    summaries = core.summarize_leaves(
-        footers,
-        [plan.leaves for plan in plans],
-        statistics=[
-            find_nulls or count or plan.bytes for count, plan in zip(counted, plans, strict=True)
-        ],
-    )
+    summaries = core.summarize_leaves(footers, [plan.leaves for plan in plans])
     sizes = []
     nulls: dict[ColumnPlan, str] = {}
     spelled: list[str] = []

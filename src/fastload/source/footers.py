@@ -37,9 +37,8 @@ _THREADS = 8
 _ALONE_S = 0.002
 # Footers are read, and then kept, in groups of this size: an interrupted start loses one group.
 _AT_ONCE = 8192
-# A parsed footer takes about nine times its bytes. Footers beyond this limit stay packed until
-# their row groups are read.
-_PARSED_BYTES = 16 << 20
+# Footers beyond this limit are packed.
+_UNPACKED_BYTES = 64 << 20
 # The footers of fewer local files are read as quickly as they are found in the cache; with many
 # files, parsing takes long.
 _LEAST_LOCAL = 256
@@ -98,7 +97,7 @@ class _Reading:
         keys = (_key_of(found[i], version, storage) for i, version in self._versions.items())
         self._keys = {index: key for index, key in zip(self._versions, keys, strict=True) if key}
         self._new: dict[int, NewFooter] = {}  # footers still to be kept, by index
-        self._parsed_bytes = 0
+        self._unpacked_bytes = 0
         self._done = 0
         self._progress = ProgressLine("read", len(found), "footers")
 
@@ -121,8 +120,8 @@ class _Reading:
 
     @property
     def _is_full(self) -> bool:
-        """True if parsed footers take so much memory that further ones are packed."""
-        return self._parsed_bytes > _PARSED_BYTES
+        """True if footers take so much memory that further ones are packed."""
+        return self._unpacked_bytes > _UNPACKED_BYTES
 
     def _take_packed(self, indices: Iterable[int], packed: Mapping[str, PackedFooter]) -> None:
         """Take footers from packs on disk, where they stay until they are needed."""
@@ -169,14 +168,12 @@ class _Reading:
         """Parse a footer, of which `tail` holds exactly the bytes, and add it to the results."""
         path, size = os.fsencode(self._found[index].path), version.size
         digest = hashlib.blake2b(tail, digest_size=16).digest()
-        self._parsed_bytes += len(tail)
-        # The footer of a single file has no other footer to share its schema with. A schema that
-        # is not shared keeps all that was parsed.
-        shares = len(self._found) > 1 or self._is_full
-        footer = core.Footer(tail, size, path, self._schemas if shares else None)
+        self._unpacked_bytes += len(tail)
+        # The footer of a single file has no other footer to share its schema with.
+        footer = core.Footer(tail, size, path, self._schemas if len(self._found) > 1 else None)
         keeps = index in self._keys and self._versions[index] == version
         if keeps or self._is_full:
-            packed, rows = footer.pack(tail), footer.packed_rows
+            packed, rows = footer.pack(), footer.packed_rows
             if keeps:
                 key = self._keys[index]
                 parts = (key.key, key.path, digest, rows, packed, footer.schema)

@@ -59,7 +59,6 @@ class BloomFilterTest : public ::testing::Test {
   BloomFilterTest() {
     WriteNumbers(path_);
     spec_ = testing::SpecOf(path_);
-    metadata_ = parquet::ParquetFileReader::OpenFile(path_)->metadata();
     auto sink = *arrow::io::ReadableFile::Open(path_);
     const auto bytes = *sink->ReadAt(0, *sink->GetSize());
     file_.assign(bytes->data(), bytes->data() + bytes->size());
@@ -75,9 +74,7 @@ class BloomFilterTest : public ::testing::Test {
                                     static_cast<size_t>(range.bytes));
   }
 
-  std::unique_ptr<parquet::ColumnChunkMetaData> Chunk(int group) const {
-    return metadata_->RowGroup(group)->ColumnChunk(0);
-  }
+  FooterChunk Chunk(int group) const { return *spec_.Chunk(group, 0); }
 
   int64_t FileBytes() const { return static_cast<int64_t>(file_.size()); }
 
@@ -104,7 +101,6 @@ class BloomFilterTest : public ::testing::Test {
   testing::TemporaryDirectory directory_;
   const std::string path_ = directory_.File("numbers.parquet");
   FileSpec spec_;
-  std::shared_ptr<parquet::FileMetaData> metadata_;
   std::vector<uint8_t> file_;
   std::vector<ColumnSpec> columns_;
   Counters counters_;
@@ -114,7 +110,7 @@ TEST_F(BloomFilterTest, BlocksSayWhatLibparquetSays) {
   arrow::io::BufferReader stream(
       std::make_shared<arrow::Buffer>(file_.data(), FileBytes()));
   for (int group = 0; group < 2; ++group) {
-    auto filter = BloomFilter::Find(*Chunk(group), FileBytes());
+    auto filter = BloomFilter::Find(Chunk(group), FileBytes());
     ASSERT_TRUE(filter);
     EXPECT_TRUE(filter->sized());
     EXPECT_TRUE(filter->ReadHeader(At(filter->header())));
@@ -138,16 +134,16 @@ TEST_F(BloomFilterTest, HeadersOfOtherSizesAreRefused) {
     written.WriteTo(sink.get());
     const auto buffer = *sink->Finish();
     const std::span<const uint8_t> header(buffer->data(), 20);
-    auto filter = BloomFilter::Find(*Chunk(0), int64_t{1} << 40);
+    auto filter = BloomFilter::Find(Chunk(0), int64_t{1} << 40);
     ASSERT_TRUE(filter);
     // The footer says another length.
-    const bool same = buffer->size() == Chunk(0)->bloom_filter_length();
+    const bool same = buffer->size() == Chunk(0).bloom_filter.bytes;
     EXPECT_EQ(filter->ReadHeader(header), same) << bytes;
   }
 }
 
 TEST_F(BloomFilterTest, OtherHeadersAreRefused) {
-  const auto filter = *BloomFilter::Find(*Chunk(0), FileBytes());
+  const auto filter = *BloomFilter::Find(Chunk(0), FileBytes());
   const auto header = At(filter.header());
   for (size_t at = 0; at < header.size(); ++at) {
     for (int bit = 0; bit < 8; ++bit) {
@@ -162,11 +158,11 @@ TEST_F(BloomFilterTest, OtherHeadersAreRefused) {
 }
 
 TEST_F(BloomFilterTest, FiltersOutsideTheFileAreRefused) {
-  const int64_t end =
-      Chunk(1)->bloom_filter_offset().value() + Chunk(1)->bloom_filter_length().value();
-  EXPECT_TRUE(BloomFilter::Find(*Chunk(1), end));
-  EXPECT_FALSE(BloomFilter::Find(*Chunk(1), end - 1));
-  EXPECT_FALSE(BloomFilter::Find(*Chunk(1), 4));
+  const ByteRange range = Chunk(1).bloom_filter;
+  const int64_t end = range.offset + range.bytes;
+  EXPECT_TRUE(BloomFilter::Find(Chunk(1), end));
+  EXPECT_FALSE(BloomFilter::Find(Chunk(1), end - 1));
+  EXPECT_FALSE(BloomFilter::Find(Chunk(1), 4));
 }
 
 TEST_F(BloomFilterTest, RowGroupsWithoutTheValueAreNotRead) {
@@ -185,7 +181,7 @@ TEST_F(BloomFilterTest, RowGroupsWithTheValueAreRead) {
 }
 
 TEST_F(BloomFilterTest, BloomFiltersThatCannotDecideAreNotRead) {
-  const int64_t chunk = Chunk(0)->total_compressed_size();
+  const int64_t chunk = Chunk(0).compressed_bytes;
   EXPECT_EQ(Search(0, {{INT64_MIN, 99}}).count, 50);  // too many values to look up
   EXPECT_EQ(counters_.read_bytes, chunk);
   EXPECT_EQ(Search(0, {{1, 1}}, /*nulls=*/true).count, 0);  // rows may be null

@@ -34,7 +34,7 @@ TAIL, SIZE = tail_of(TABLE, row_group_size=7)
 
 def new(key, tail=TAIL, size=SIZE, schemas=None):
     footer = Footer(tail, size, "there", schemas)
-    packed = footer.pack(tail)
+    packed = footer.pack()
     parts = (key.key, key.path, DIGEST, footer.packed_rows, packed, footer.schema)
     return key, NewFooter(*parts)
 
@@ -66,9 +66,8 @@ def same(footer, expected):
         for name in ("compressed_bytes", "num_values", "null_count", "value_bytes"):
             assert getattr(got, name) == getattr(wanted, name)
     columns = [[leaf] for leaf in range(len(expected.leaves))]
-    statistics = [True] * len(columns)
-    got = summarize_leaves([footer], columns, statistics=statistics)
-    wanted = summarize_leaves([expected], columns, statistics=statistics)
+    got = summarize_leaves([footer], columns)
+    wanted = summarize_leaves([expected], columns)
     for name in ("values", "value_bytes", "null_file", "null_row_group", "nulls_known"):
         assert [getattr(each, name) for each in got] == [getattr(each, name) for each in wanted]
 
@@ -103,7 +102,7 @@ def test_footers_of_one_schema_share_it_also_in_pickles():
         table = TABLE.replace_schema_metadata({"index": str(i)})
         tail, size = tail_of(table)
         footer = Footer(tail, size, "x", schemas)
-        packed = footer.pack(tail)
+        packed = footer.pack()
         footers.append(Footer.of_packed(packed, size, "x", footer.packed_rows, footer.schema))
     for alike in (footers, pickle.loads(pickle.dumps(footers))):
         kept = [footer.schema for footer in alike]  # an id is one's own only while it lives

@@ -25,53 +25,34 @@ std::shared_ptr<arrow::io::InputStream> Lend(
 
 }  // namespace
 
-Result<ParsedRowGroup> ParseRowGroup(const FileSpec& file, int32_t row_group) {
-  return CatchParquet([&] { return file.RowGroup(row_group); });
-}
-
-Result<ChunkFacts> FactsOf(const FileSpec& file, const ParsedRowGroup& parsed,
-                           int32_t leaf) {
-  ChunkFacts facts;
-  ARROW_RETURN_NOT_OK(CatchParquet([&]() -> Status {
-    const auto chunk = parsed.group->ColumnChunk(leaf);
-    ByteRange& range = facts.range;
-    range.offset = chunk->data_page_offset();
-    if (chunk->has_dictionary_page() && chunk->dictionary_page_offset() > 0) {
-      range.offset = std::min(range.offset, chunk->dictionary_page_offset());
-    }
-    range.bytes = chunk->total_compressed_size();
-    if (range.offset < 0 || range.bytes < 0 || range.offset > file.bytes ||
-        range.bytes > file.bytes - range.offset) {
-      return MakeError(ErrorKind::kCorruptFile,
-                       "Expected a column chunk inside the file's " +
-                           std::to_string(file.bytes) + " bytes, got " +
-                           std::to_string(range.bytes) + " bytes at offset " +
-                           std::to_string(range.offset));
-    }
-    // Writers before this fix left the dictionary page's header out of the size
-    // (PARQUET-816). Arrow allows 100 bytes for the header.
-    const parquet::ApplicationVersion& writer = parsed.file->writer_version();
-    if (writer.VersionLt(parquet::ApplicationVersion::PARQUET_816_FIXED_VERSION())) {
-      range.bytes += std::min<int64_t>(100, file.bytes - (range.offset + range.bytes));
-    }
-    facts.always_compressed =
-        writer.VersionLt(parquet::ApplicationVersion::PARQUET_CPP_10353_FIXED_VERSION());
-    facts.rows = parsed.group->num_rows();
-    facts.levels = chunk->num_values();
-    facts.codec = chunk->compression();
-    facts.compressed = chunk->total_compressed_size();
-    facts.page_bytes = std::min(chunk->total_uncompressed_size(),
-                                MostExpanded(facts.codec, facts.compressed));
-    facts.most_bytes =
-        MostPageBytes(facts.codec, facts.compressed, chunk->total_uncompressed_size());
-    return Status::OK();
-  }));
-  return facts;
-}
-
 Result<ChunkFacts> FactsOf(const FileSpec& file, int32_t row_group, int32_t leaf) {
-  ARROW_ASSIGN_OR_RAISE(const ParsedRowGroup parsed, ParseRowGroup(file, row_group));
-  return FactsOf(file, parsed, leaf);
+  ARROW_ASSIGN_OR_RAISE(const FooterChunk chunk, file.Chunk(row_group, leaf));
+  ByteRange range{chunk.offset, chunk.compressed_bytes};
+  // Facts that were kept on disk may be damaged.
+  if (range.offset < 0 || range.bytes < 0 || range.offset > file.bytes ||
+      range.bytes > file.bytes - range.offset) {
+    return MakeError(ErrorKind::kCorruptFile,
+                     "Expected a column chunk inside the file's " +
+                         std::to_string(file.bytes) + " bytes, got " +
+                         std::to_string(range.bytes) + " bytes at offset " +
+                         std::to_string(range.offset));
+  }
+  // Writers before this fix left the dictionary page's header out of the size
+  // (PARQUET-816). Arrow allows 100 bytes for the header.
+  if (chunk.leaves_out_header) {
+    range.bytes += std::min<int64_t>(100, file.bytes - (range.offset + range.bytes));
+  }
+  const int64_t most = MostExpanded(chunk.codec, chunk.compressed_bytes);
+  return ChunkFacts{
+      .range = range,
+      .rows = file.RowsOf(row_group),
+      .levels = chunk.values,
+      .compressed = chunk.compressed_bytes,
+      .page_bytes = std::min(chunk.uncompressed_bytes, most),
+      .most_bytes =
+          MostPageBytes(chunk.codec, chunk.compressed_bytes, chunk.uncompressed_bytes),
+      .codec = chunk.codec,
+      .always_compressed = chunk.marks_no_compression};
 }
 
 Result<ByteRange> ChunkRange(const FileSpec& file, int32_t row_group, int32_t leaf) {

@@ -13,7 +13,7 @@
 
 namespace fastload {
 
-// What a footer says of a column chunk.
+// What the footer says of a column chunk that is to be read.
 struct ChunkFacts {
   ByteRange range;         // dictionary page included
   int64_t rows = 0;        // of the row group
@@ -26,14 +26,7 @@ struct ChunkFacts {
   bool always_compressed = false;
 };
 
-// Parses the metadata of one column chunk. `parsed` is the chunk's row group: parsed once
-// for all columns.
-Result<ChunkFacts> FactsOf(const FileSpec& file, const ParsedRowGroup& parsed,
-                           int32_t leaf);
 Result<ChunkFacts> FactsOf(const FileSpec& file, int32_t row_group, int32_t leaf);
-
-// Parses a row group's metadata. Errors of libparquet become a Status.
-Result<ParsedRowGroup> ParseRowGroup(const FileSpec& file, int32_t row_group);
 
 // Returns the range of a column chunk, dictionary page included.
 Result<ByteRange> ChunkRange(const FileSpec& file, int32_t row_group, int32_t leaf);

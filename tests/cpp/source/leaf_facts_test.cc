@@ -1,0 +1,139 @@
+#include "fastload/source/leaf_facts.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "fastload/source/footer.h"
+#include "row_files.h"
+
+namespace fastload {
+namespace {
+
+FooterChunk ChunkOf(std::mt19937_64* random, int bits) {
+  const auto number = [&] { return static_cast<int64_t>((*random)() >> (64 - bits)); };
+  return {.offset = number(),
+          .compressed_bytes = number(),
+          .uncompressed_bytes = number(),
+          .values = number(),
+          .codec = bits % 2 == 0 ? parquet::Compression::ZSTD : parquet::Compression::LZ4,
+          .nulls = number() - 1,
+          .value_bytes = number() - 1,
+          .offset_index = {number(), number()},
+          .column_index = {number(), number()},
+          .bloom_filter = {number(), number() - 1},
+          .marks_no_compression = number() % 2 == 0,
+          .leaves_out_header = number() % 2 == 0};
+}
+
+bool Equal(const FooterChunk& a, const FooterChunk& b) {
+  const auto same = [](const ByteRange& x, const ByteRange& y) {
+    return x.offset == y.offset && x.bytes == y.bytes;
+  };
+  return a.offset == b.offset && a.compressed_bytes == b.compressed_bytes &&
+         a.uncompressed_bytes == b.uncompressed_bytes && a.values == b.values &&
+         a.codec == b.codec && a.nulls == b.nulls && a.value_bytes == b.value_bytes &&
+         same(a.offset_index, b.offset_index) && same(a.column_index, b.column_index) &&
+         same(a.bloom_filter, b.bloom_filter) &&
+         a.marks_no_compression == b.marks_no_compression &&
+         a.leaves_out_header == b.leaves_out_header;
+}
+
+std::unique_ptr<const LeafFacts> FactsOf(std::string bytes, size_t row_groups) {
+  const auto owner = std::make_shared<const std::string>(std::move(bytes));
+  return LeafFacts::Of(*owner, row_groups, owner);
+}
+
+TEST(LeafFactsTest, NumbersOfEachWidthAreFound) {
+  std::mt19937_64 random(7);
+  for (const size_t row_groups : {1, 2, 300}) {
+    const std::vector<int32_t> leaves = {0, 3, 4, 900};
+    std::vector<std::vector<FooterChunk>> chunks(leaves.size());
+    const int bits[] = {1, 8, 31, 64};
+    for (size_t i = 0; i < leaves.size(); ++i) {
+      for (size_t g = 0; g < row_groups; ++g) {
+        chunks[i].push_back(ChunkOf(&random, bits[i]));
+      }
+    }
+    const auto facts = FactsOf(LeafFacts::Pack(leaves, chunks), row_groups);
+    ASSERT_NE(facts, nullptr);
+    for (size_t i = 0; i < leaves.size(); ++i) {
+      const int64_t place = facts->Find(leaves[i]);
+      ASSERT_GE(place, 0);
+      for (size_t g = 0; g < row_groups; ++g) {
+        EXPECT_TRUE(Equal(facts->Chunk(place, g), chunks[i][g])) << leaves[i];
+      }
+    }
+    for (const int32_t other : {-1, 1, 5, 899, 901}) EXPECT_EQ(facts->Find(other), -1);
+  }
+}
+
+TEST(LeafFactsTest, EqualNumbersTakeNoBytes) {
+  const std::vector<FooterChunk> chunks(1000, FooterChunk{.offset = 4, .values = 10});
+  EXPECT_LT(LeafFacts::Pack({0}, {chunks}).size(), 200U);
+}
+
+TEST(LeafFactsTest, OtherBytesAreNoFacts) {
+  std::mt19937_64 random(7);
+  const std::vector<FooterChunk> chunks = {ChunkOf(&random, 20), ChunkOf(&random, 40)};
+  const std::string whole = LeafFacts::Pack({2, 5}, {chunks, chunks});
+  ASSERT_NE(FactsOf(whole, 2), nullptr);
+  EXPECT_EQ(FactsOf(whole, 1), nullptr);
+  EXPECT_EQ(FactsOf(whole, 3), nullptr);
+  EXPECT_EQ(FactsOf(whole + "x", 2), nullptr);
+  for (size_t bytes = 0; bytes < whole.size(); ++bytes) {
+    EXPECT_EQ(FactsOf(whole.substr(0, bytes), 2), nullptr) << bytes;
+  }
+  // Whatever one byte becomes, numbers lie inside the bytes.
+  for (size_t at = 0; at < whole.size(); ++at) {
+    for (const int change : {0x01, 0x55, 0xff}) {
+      std::string damaged = whole;
+      damaged[at] = static_cast<char>(damaged[at] ^ change);
+      const auto facts = FactsOf(std::move(damaged), 2);
+      if (facts == nullptr) continue;
+      for (const int32_t leaf : {2, 5}) {
+        const int64_t place = facts->Find(leaf);
+        for (size_t g = 0; place >= 0 && g < 2; ++g) (void)facts->Chunk(place, g);
+      }
+    }
+  }
+}
+
+TEST(LeafFactsTest, ThreadsReadAFooterAtTheSameTime) {
+  testing::TemporaryDirectory directory;
+  const std::string path = directory.File("part.parquet");
+  testing::WriteRows(path, 0, {100, 30, 50, 1});
+  const FileSpec spec = testing::SpecOf(path);
+  const auto leaves = static_cast<int32_t>(spec.footer->leaves().size());
+  std::vector<std::vector<FooterChunk>> expected;
+  for (int32_t leaf = 0; leaf < leaves; ++leaf) {
+    expected.push_back((*spec.footer->ParseChunks({leaf}))[0]);
+  }
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int32_t i = 0; i < leaves; ++i) {
+        const int32_t leaf = (i + t) % leaves;
+        const std::vector<int32_t> also = {0, leaf};
+        for (int32_t g = 0; g < spec.row_groups(); ++g) {
+          const auto got = spec.footer->Chunk(g, leaf, also);
+          ASSERT_TRUE(got.ok());
+          const auto& of_leaf = expected[static_cast<size_t>(leaf)];
+          EXPECT_TRUE(Equal(*got, of_leaf[static_cast<size_t>(g)]));
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_FALSE(spec.footer->Chunk(4, 0).ok());
+  EXPECT_FALSE(spec.footer->Chunk(0, leaves).ok());
+}
+
+}  // namespace
+}  // namespace fastload
