@@ -3,6 +3,7 @@
 import datetime as dt
 import json
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 from fastload import Column, Delta, FastParquetDataset, Pad
+from fastload.errors import SchemaError
 from fastload.testing import assert_same_rows
 from support.lakehouse import delta_field, write_delta
 
@@ -94,8 +96,52 @@ def test_the_last_dates_that_nanoseconds_reach(tmp_path):
 @pytest.mark.parametrize("date", DATES[:2], ids=str)
 def test_filters_and_splits_name_such_a_date(tmp_path, date, rows):
     write(tmp_path / "x.parquet", [DATES[3], date])
-    with pytest.raises(ValueError, match=r"x\.parquet, row group 0"):
+    advice = r"filters and split need a file with timestamps in microseconds"
+    with pytest.raises(ValueError, match=rf"{advice}.*x\.parquet, row group 0"):
         list(FastParquetDataset(tmp_path, columns=["i"], **rows))
+
+
+BEYOND = [
+    dt.datetime(2500, 1, 1),  # noqa: DTZ001
+    dt.date(1600, 1, 1),
+    np.datetime64("2500-01-01"),
+    "1600-01-01",
+]
+
+
+@pytest.mark.parametrize("value", BEYOND, ids=str)
+def test_values_of_filters_that_nanoseconds_do_not_reach(tmp_path, value):
+    # Besides dates, the first and the last nanosecond that int64 counts.
+    stored = pa.array([0, 1_001, None, -(2**63), 2**63 - 1], pa.int64()).cast(pa.timestamp("ns"))
+    pq.write_table(pa.table({"i": range(5), "t": stored}), tmp_path / "x.parquet")
+
+    def passing(filters):
+        dataset = FastParquetDataset(tmp_path, columns=["i"], filters=filters)
+        return [i for batch in dataset for i in batch["i"].tolist()]
+
+    late = "2500" in str(value)
+    every = [0, 1, 3, 4]
+    for operator in ("<", "<=", ">", ">="):
+        assert passing([("t", operator, value)]) == (every if (operator[0] == "<") == late else [])
+    assert passing([("t", "==", value)]) == passing([("t", "in", [value])]) == []
+    assert passing([("t", "!=", value)]) == every
+    assert passing([("t", "not in", [value])]) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("value", BEYOND, ids=str)
+@pytest.mark.parametrize("coarse", ["INT96", "us"])
+def test_values_of_filters_beyond_a_column_that_may_hold_them(tmp_path, value, coarse):
+    """An error that says what to write, since no file's rows may be left out unseen."""
+    if coarse == "INT96":
+        write(tmp_path / "x.parquet", [DATES[3], None])
+    else:
+        for unit in ("ns", "us"):
+            time = pa.array([0], pa.timestamp(unit))
+            pq.write_table(pa.table({"i": [0], "t": time}), tmp_path / f"{unit}.parquet")
+    with pytest.raises(SchemaError, match=r'\.cast\("timestamp\[us\]", safe=False\)'):
+        FastParquetDataset(tmp_path, columns=["i"], filters=[("t", "<", value)])
+    late = pc.field("t").cast("timestamp[us]", safe=False) < FAR
+    assert len(list(FastParquetDataset(tmp_path, columns=["i"], filters=late, batch_size=9))) == 1
 
 
 def test_filters_on_a_table_in_microseconds(tmp_path):

@@ -231,6 +231,24 @@ def test_small_batches_keep_to_the_budget(tmp_path, shuffle, batch_size):
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("batch", [{"global_batch_size": 8}, {"batch_size": TokenBudget("t", 4)}])
+def test_small_parts_of_slices_keep_to_the_budget(tmp_path, shuffle, batch):
+    """The rows that a slice has in a batch wait in a buffer of their own."""
+    table = pa.table({"t": [[i] * (i % 3) for i in range(40_000)]})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=15_000)
+    budget, held = 16 << 20, 0
+    options = {"canonical_ranks": 8, "shuffle": shuffle, "memory_budget": budget, **batch}
+    if shuffle:
+        with pytest.raises(ValueError, match="the largest shuffle_window that fits is") as refused:
+            FastParquetDataset(tmp_path, **options)
+        options["shuffle_window"] = int(str(refused.value).split()[-1])
+    with FastParquetDataset(tmp_path, threads=1, **options) as dataset:
+        for _ in dataset:
+            held = max(held, dataset._engine.pipeline.memory[2])
+    assert held < budget
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
 def test_kernels_see_small_batches_one_by_one(tmp_path, shuffle):
     pq.write_table(pa.table({"id": np.arange(3000)}), tmp_path / "a.parquet")
 

@@ -79,6 +79,32 @@ def test_windows_in_order_count_in_the_budget(tmp_path, options):
     assert memory.total - memory.spare < budget
 
 
+@pytest.mark.parametrize("fit", ["best", "split"])
+@pytest.mark.parametrize(("length", "documents"), [(8, 40_000), (400, 800)])
+def test_small_packed_rows_keep_to_the_budget(tmp_path, fit, length, documents):
+    """One buffer for each batch of one row would take 4 KiB: 80 MB."""
+    path = tmp_path / "documents.parquet"
+    write_documents(path, [length] * documents, group_rows=documents // 8)
+    columns = {"pack": Pack("t", 16, fit=fit, along=["l"]), "shuffle": True, "provenance": True}
+    budget, held, rows = 24 << 20, 0, []
+    with FastParquetDataset(
+        path, **columns, batch_size=1, threads=2, memory_budget=budget
+    ) as dataset:
+        for batch in dataset:
+            held = max(held, dataset._engine.pipeline.memory[2])
+            rows.append(batch.clone())
+    assert held < budget
+    with FastParquetDataset(path, **columns, batch_size=1000) as dataset:
+        whole = list(dataset)
+    for name in ("t", "l", "t__document", "t__position", "__file__", "__row__", "__offset__"):
+        got = torch.cat([batch[name] for batch in rows])
+        assert torch.equal(got, torch.cat([batch[name] for batch in whole]))
+    for batch in rows[::100]:
+        lengths = batch["t__cu_seqlens"].diff()
+        assert lengths.sum() == 16
+        assert batch["t__max_seqlen"] == lengths.max()
+
+
 @pytest.fixture
 def packing_threads(monkeypatch):
     """Lets any number of documents be packed ahead; the threads that packed, by name."""

@@ -278,6 +278,7 @@ int64_t BytesOfItem(const uint8_t* base, const int64_t* numbers) {
 Layout::Areas Layout::PlaceRows(const Source& from, int64_t row, int64_t rows) const {
   std::vector<int64_t> sizes;
   sizes.reserve(static_cast<size_t>(sizes_));
+  int64_t elements = 0;  // packed: those of each output
   const int64_t* numbers =
       from.areas->numbers.data() + 2 * groups_.size() + row_bytes_.size();
   for (const int32_t levels : ragged_levels_) {
@@ -286,9 +287,11 @@ Layout::Areas Layout::PlaceRows(const Source& from, int64_t row, int64_t rows) c
       range = Below(from.base + numbers[0], range);
       sizes.push_back(range.end - range.first);
     }
+    elements = sizes.back();
     sizes.back() *= BytesOfItem(from.base, numbers - 2);
     numbers += 2;
   }
+  if (packed()) sizes.push_back(elements);
   return Place(rows, sizes);
 }
 

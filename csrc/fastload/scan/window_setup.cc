@@ -45,8 +45,7 @@ void CutParts(const Pass& pass, Window* window) {
   const int64_t end = begin + window->output_rows;
   const int64_t real = lanes.RealRows(lane);
   int64_t batch = lanes.BatchOf(lane, begin);
-  const bool runs_fit = pass.plan.lanes() == 1 && !window->packed();
-  const int64_t most_batches = runs_fit ? pass.options.run_batches : 1;
+  const int64_t most_batches = pass.plan.lanes() == 1 ? pass.options.run_batches : 1;
   const int64_t runs = (lanes.BatchOf(lane, end - 1) - batch) / most_batches;
   window->parts.reserve(static_cast<size_t>(runs + (most_batches > 1 ? 3 : 1)));
   for (int64_t at = begin; at < end; ++batch) {
@@ -72,6 +71,7 @@ void CutParts(const Pass& pass, Window* window) {
       ++run->batches;
       run->rows += part.rows;
       run->real_rows += part.real_rows;
+      run->items += part.items;
       continue;
     }
     window->parts.push_back(std::move(part));

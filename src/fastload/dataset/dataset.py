@@ -48,6 +48,7 @@ from fastload.rows.predicate import Predicate, parse_filters, parse_split
 from fastload.rows.selection import EpochRows
 from fastload.rows.skip_report import SkipReport
 from fastload.rows.values.tokens import (
+    batches_of_row,
     lengths_of,
     long_documents,
     options_by_tokens,
@@ -394,6 +395,7 @@ class FastParquetDataset(Resumable[_Item_co]):
         self._by_tokens = by_tokens
         io, memory_budget = io or IO(), parse_bytes(memory_budget)
         self._rows_of_batch = 0  # rows of a batch that has no fixed number of them; 0 = it has
+        self._buffers = 1  # as in `ProcessEngine`
         self._rank_arguments = (rank, world_size)
         self._rank: Rank | None = None
         if mesh is not None or rank is not None or world_size is not None:
@@ -507,6 +509,7 @@ class FastParquetDataset(Resumable[_Item_co]):
             options=self._options,
             window=self._options.shuffle_window if in_windows else None,
             batch_rows=self._batch_rows,
+            buffers=self._buffers,
             yields_rows=self._yields_rows,
             fixed_stripes=self._report is not None,
             io=io,
@@ -854,16 +857,19 @@ class FastParquetDataset(Resumable[_Item_co]):
         if self._weights is not None:
             units = self._weights.units(options)
         rows = slice_options(options).batch_size
+        slices = 1
+        if options.canonical_ranks is not None:
+            slices = max(1, options.canonical_ranks // self._resolved_rank().world)
+            self._buffers = slices if options.pack is None else 1
         if by_tokens is not None:
             lengths = lengths_of(
                 by_tokens, self._source, self._lists, self._rows, io, memory_budget
             )
             units = token_units(by_tokens, lengths, options)
+            self._buffers *= batches_of_row(by_tokens, lengths, rows)
             rows = rows_of_batch(by_tokens, lengths, rows)
         if units.options is not options:
-            if options.canonical_ranks is not None:
-                rows = max(1, rows * options.canonical_ranks // self._resolved_rank().world)
-            self._rows_of_batch = rows
+            self._rows_of_batch = rows * slices
         return units
 
     def _batches(self, position: Position, rank: int | None) -> int:

@@ -53,6 +53,7 @@ class ProcessEngine:
         options: the options that decide the order.
         window: rows of the windows that a pass holds as a whole; None = it needs none.
         batch_rows: number of rows in the core's batches.
+        buffers: as in `divide_budget`, where rows vary in length.
         yields_rows: True if the dataset hands out single rows instead of batches.
         fixed_stripes: as in `divide_budget`.
         io: as in `FastParquetDataset`.
@@ -78,6 +79,7 @@ class ProcessEngine:
     options: Options
     window: int | None
     batch_rows: int
+    buffers: int
     yields_rows: bool
     fixed_stripes: bool
     io: IO
@@ -242,6 +244,7 @@ class ProcessEngine:
             row_group_rows=self.source.most_row_group_rows,
             fixed_stripes=self.fixed_stripes,
             slices=self.options.canonical_ranks or 1,
+            buffers=self.buffers if projection.staged_row_bytes else 1,
         )
 
     @property

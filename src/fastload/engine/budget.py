@@ -140,6 +140,7 @@ def divide_budget(
     fixed_stripes: bool = False,
     once: bool = False,
     slices: int = 1,
+    buffers: int = 1,
 ) -> Budget:
     """Divide `memory_budget` bytes.
 
@@ -160,6 +161,8 @@ def divide_budget(
         once: no other epoch follows in stored order, so memory for one epoch's rows is enough, and
             no pages are kept.
         slices: number of canonical slices, whose windows `shuffle_window` divides; 1 = none.
+        buffers: the number of buffers for the rows of a batch: several where parts of a batch wait
+            for each other, or where a row is as long as several batches.
 
     Returns:
         The limits of the pipeline.
@@ -168,9 +171,10 @@ def divide_budget(
         ValueError: the windows, or a few batches, alone exceed the budget; the message names
             the bytes needed and the largest window (or batch) that fits.
     """
-    run_batches, cut_bytes, beside = _runs(memory_budget, batch_size * row_bytes, slices)
+    of_buffer = batch_size * row_bytes // buffers
+    run_batches, cut_bytes, beside = _runs(memory_budget, of_buffer, slices)
     values = row_bytes + staged_row_bytes
-    held = values + beside // (batch_size * run_batches)
+    held = values + beside * buffers // (batch_size * run_batches)
     batch_bytes = max(_LEAST_BATCH_BYTES, batch_size * row_bytes)
     lent_batches = _LEAST_LENT_BATCHES
     if once:
@@ -184,6 +188,7 @@ def divide_budget(
             batch_size=batch_size,
             values=values,
             held=held,
+            buffers=buffers,
             total_rows=total_rows,
             units=work.units,
             threads=threads,
@@ -258,6 +263,7 @@ def _stripes(
     batch_size: int,
     values: int,
     held: int,
+    buffers: int,
     total_rows: int,
     units: int,
     threads: int,
@@ -292,10 +298,10 @@ def _stripes(
     needed = open_windows * stripe_rows * held
     if needed > memory_budget:
         # A smaller batch leaves more of its buffer unused.
-        most = memory_budget // open_windows - _BUFFER_NOTES
+        most = memory_budget // open_windows - buffers * _BUFFER_NOTES
         fits = most // values
-        if fits * values < _LEAST_BATCH_BYTES:
-            fits = max(0, most - _LEAST_BATCH_BYTES) // values
+        if fits * values < buffers * _LEAST_BATCH_BYTES:
+            fits = max(0, most - buffers * _LEAST_BATCH_BYTES) // values
         raise ValueError(
             f"Expected a memory_budget of at least {needed} bytes for {open_windows} stripes "
             f"of {stripe_rows} rows of {held} bytes, got {memory_budget}"

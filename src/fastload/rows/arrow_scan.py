@@ -164,7 +164,11 @@ class ArrowRowScan:
                 whole = self._fragment("us", row_groups=[group])
                 narrow = pa.schema([self._fragments[group].physical_schema.field(name)])
                 for batch in whole.to_batches(columns=[name], batch_size=_BATCH_ROWS):
-                    pa.Table.from_batches([batch]).cast(narrow)
+                    try:
+                        pa.Table.from_batches([batch]).cast(narrow)
+                    except pa.ArrowInvalid as error:
+                        advice = "filters and split need a file with timestamps in microseconds"
+                        raise pa.ArrowInvalid(f"{error} ({advice})") from None
 
     def _of_numbers(self, group: int) -> NDArray[np.bool_]:
         return self._test.of_numbers(self._file.name, self._starts[group], self.rows[group])

@@ -55,6 +55,11 @@ def hint(filters: Any, line: str, columns: Any) -> str:
     """
     if line.count("timestamp[") == _SIDES and line.count("tz=") == 1:
         return f"; {ZONE}"
+    if "out of bounds timestamp" in line:
+        return (
+            "; nanoseconds reach from 1677 to 2262, so compare the column in microseconds: "
+            'pyarrow.compute.field(name).cast("timestamp[us]", safe=False)'
+        )
     if "no kernel matching input types" in line and any(kind in line for kind in _LISTS):
         return f"; {_OF_ELEMENTS}"
     found = _UNEQUAL.search(line)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
@@ -65,11 +66,14 @@ class FilterSchema:
         path: the path of the first file, for messages.
         refused: the columns that were left out, because their types in the files have no common
             type, each with the types and files that conflict.
+        coarse: the paths of leaves that some file stores in other ways than in nanoseconds as
+            int64, so that timestamp[ns] may not hold them.
     """
 
     arrow: Any
     path: str
     refused: Mapping[str, str]
+    coarse: frozenset[tuple[str, ...]] = frozenset()
 
     @classmethod
     def of(cls, source: Source) -> FilterSchema:
@@ -92,7 +96,13 @@ class FilterSchema:
             for name, field in fields.items()
             if field is None
         }
-        return cls(pa.schema(found), source.files[0].path, refused)
+        coarse = frozenset(
+            tuple(leaf.names)
+            for schema in grouped
+            for leaf, field in zip(schema.leaves, schema.types, strict=True)
+            if leaf.physical_type == "INT96" or getattr(field.type, "unit", None) != "ns"
+        )
+        return cls(pa.schema(found), source.files[0].path, refused, coarse)
 
     def guarantee(self, file: SourceFile) -> Any:
         """Return an Expression that is true for all rows of a file, by the file's hive keys."""
@@ -195,12 +205,14 @@ class FilterSchema:
     def _condition(self, name: str, operator: str, value: Any) -> tuple[str, Any]:
         """Return the operator and the value of a condition as the column's kind of value.
 
-        A condition on an integer that the column's type can't hold becomes one on the least or
-        the greatest number of the type, which the same rows pass.
+        A condition on an integer or a moment that the column's type can't hold becomes one on the
+        least or the greatest value of the type, which the same rows pass.
         """
         arrow = type_at(self.arrow, self._path(name))
         if operator in ("in", "not in"):
             self._check_members(name, value)
+        if self._path(name) not in self.coarse:
+            operator, value = _in_range(operator, value, arrow)
         if arrow not in _DIGITS:
             return operator, self._value(name, value)
         least, most = _limits(arrow)
@@ -209,10 +221,7 @@ class FilterSchema:
                 kept = [each for each in value if not is_integer(each) or least <= each <= most]
                 return operator, self._value(name, kept) if kept else pa.array([], arrow)
         elif _is_beyond(value, arrow):
-            if value < least:
-                operator = "<" if operator in ("<", "<=", "=", "==") else ">="
-            else:
-                operator = ">" if operator in (">", ">=", "=", "==") else "<="
+            operator = _at_limit(operator, below=value < least)
             value = least if value < least else most
         return operator, self._value(name, value)
 
@@ -252,6 +261,8 @@ class FilterSchema:
             return value
         if not any(isinstance(each, str) for each in values):
             return value
+        if any(isinstance(each, str) and _limit_before(each, arrow) for each in values):
+            arrow = pa.timestamp("us", arrow.tz)  # refused later, with advice
         try:
             parsed = _parsed(values, arrow)
         except pa.ArrowException:
@@ -367,6 +378,50 @@ def _as_bytes(values: list[Any], width: int) -> list[Any]:
     if {len(each.encode()) for each in values if isinstance(each, str)} <= {width}:
         return values
     return [each.encode() if isinstance(each, str) else each for each in values]
+
+
+def _at_limit(operator: str, *, below: bool) -> str:
+    """Return the operator for the least value of a type, or the greatest, in place of one beyond.
+
+    Args:
+        operator: the operator of a comparison with a value beyond the type's values.
+        below: the value lies below them.
+    """
+    if below:
+        return "<" if operator in ("<", "<=", "=", "==") else ">="
+    return ">" if operator in (">", ">=", "=", "==") else "<="
+
+
+def _in_range(operator: str, value: Any, arrow: Any) -> tuple[str, Any]:
+    """Return a condition without moments that a column of timestamp[ns] can't hold."""
+    if isinstance(value, (list, tuple, set, frozenset)):
+        kept = [each for each in value if _limit_before(each, arrow) is None]
+        if len(kept) == len(value):
+            return operator, value
+        return operator, kept or pa.array([], arrow)
+    limit = _limit_before(value, arrow)
+    if limit is None:
+        return operator, value
+    return _at_limit(operator, below=limit.value < 0), limit
+
+
+def _limit_before(value: Any, arrow: Any) -> Any:
+    """Return the first or last value of timestamp[ns] if a moment lies beyond it, else None."""
+    if not str(arrow).startswith("timestamp[ns"):
+        return None
+    try:
+        moment = pa.array(np.array([value]) if isinstance(value, np.datetime64) else [value])
+        if pa.types.is_string(moment.type):
+            moment = moment.cast(pa.timestamp("us", arrow.tz))
+        second = moment.cast(pa.timestamp("s"), safe=False)[0].value
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return None
+    arrow = pa.timestamp("ns", getattr(moment.type, "tz", None))
+    try:
+        moment.cast(arrow)
+    except pa.ArrowInvalid:
+        return pa.scalar(_limits(arrow)[second > 0], pa.int64()).cast(arrow)
+    return None
 
 
 def _limits(arrow: Any) -> tuple[int, int]:

@@ -59,6 +59,7 @@ datasets = st.fixed_dictionaries(
         ),
         "threads": st.integers(0, 256),
         "prefetch": st.integers(0, 50),
+        "buffers": st.sampled_from([1, 1, 8]),
     }
 )
 

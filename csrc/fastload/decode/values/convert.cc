@@ -111,7 +111,9 @@ Status Converter::DoesNotFit(const Offender& offender) const {
                       : " after it is divided by " + std::to_string(-multiplier_) +
                             " without a remainder";
   } else if (int96_) {
-    message += " as nanoseconds (pass unit=\"us\" to Column)";
+    message +=
+        " as nanoseconds (pass unit=\"us\" to Column; filters and split need a file with "
+        "timestamps in microseconds)";
   } else if (spec_->exact) {
     message += " without rounding";
   }

@@ -5,6 +5,7 @@ They need the lengths of a column's lists, found once for each version of a file
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MOST_NAME",
+    "batches_of_row",
     "lengths_of",
     "long_documents",
     "options_by_tokens",
@@ -272,6 +274,19 @@ def rows_of_batch(spec: Pack | TokenBudget, lengths: Lengths, batch_size: int) -
     if isinstance(spec, TokenBudget) and spec.max_rows is not None:
         rows = min(rows, spec.max_rows)
     return min(rows, max(1, len(lengths.values)))
+
+
+def batches_of_row(spec: Pack | TokenBudget, lengths: Lengths, batch_size: int) -> int:
+    """Return the number of batches that a row of the files fills on average, at least 1.
+
+    Args:
+        spec: the way of packing, or the budget.
+        lengths: the lengths of the lists that the spec counts.
+        batch_size: packed rows of a batch.
+    """
+    if not isinstance(spec, Pack) or spec.long != "split" or not len(lengths.values):
+        return 1
+    return max(1, math.ceil(float(lengths.values.mean()) / (spec.length * batch_size)))
 
 
 def _output(spec: Pack | TokenBudget) -> str:
