@@ -1,9 +1,9 @@
 """One question: what do many files cost before the first batch, in seconds and in memory?
 
-    python benchmarks/bench_scale.py [--files N,N,...] [--row-groups N] [--world N]
+    python benchmarks/bench_scale.py [--files N,N,...] [--row-groups N] [--columns N] [--read N] [--world N]
 
 A simulated store lists N objects, all the same real file of `--row-groups` row groups of 100 rows
-of three columns, and answers at once. Everything else is fastload's own code, as a user calls it,
+of `--columns` columns, of which `--read` are read, and answers at once. Everything else is fastload's own code, as a user calls it,
 with each size in a process of its own. `cold` makes a dataset (shuffled, the middle rank of
 `--world` ranks) that reads and keeps all footers; `warm` makes a dataset that finds the kept
 footers. Then come len(), state_dict(), the plan of the epoch and the first batch. Memory is the
@@ -57,8 +57,8 @@ class SimulatedFileSystem(fsspec.AbstractFileSystem):
         return self.data[start:end]
 
 
-def one_file(row_groups: int) -> tuple[bytes, pa.Table]:
-    """Return the bytes of a Parquet file, and its table."""
+def one_file(row_groups: int, wide: int) -> tuple[bytes, pa.Table]:
+    """Return the bytes of a Parquet file of `wide` columns, and its table."""
     rng = np.random.default_rng(0)
     rows = row_groups * _GROUP_ROWS
     columns = {
@@ -66,7 +66,7 @@ def one_file(row_groups: int) -> tuple[bytes, pa.Table]:
         "price": rng.normal(size=rows),
         "user": rng.integers(0, 1 << 40, rows),
     }
-    table = pa.table(columns)
+    table = pa.table(columns | {f"c{i}": columns["price"].astype("f4") for i in range(3, wide)})
     sink = io.BytesIO()
     pq.write_table(table, sink, row_group_size=_GROUP_ROWS)
     return sink.getvalue(), table
@@ -79,13 +79,15 @@ def peak_bytes() -> int:
     return int(line.split()[1]) * 1024
 
 
-def measure(files: int, row_groups: int, world: int, start: str) -> dict[str, float]:
+def measure(
+    files: int, row_groups: int, wide: int, read: int, world: int, start: str
+) -> dict[str, float]:
     """Return the seconds of each step by name, and the peak of memory."""
     from fastload import FastParquetDataset
 
     fsspec.register_implementation("simulated", SimulatedFileSystem)
     SimulatedFileSystem.files = files
-    SimulatedFileSystem.data, table = one_file(row_groups)
+    SimulatedFileSystem.data, table = one_file(row_groups, wide)
     users = set(table["user"].to_pylist())
     found: dict[str, float] = {"base": peak_bytes() / 1e6}
 
@@ -98,7 +100,7 @@ def measure(files: int, row_groups: int, world: int, start: str) -> dict[str, fl
     def make() -> FastParquetDataset:
         return FastParquetDataset(
             "simulated://bucket/train/",
-            columns=["label", "user"],
+            columns=["label", "user", *(f"c{3 + i}" for i in range(read - 2))],
             shuffle=True,
             rank=world // 2,
             world_size=world,
@@ -121,8 +123,8 @@ def measure(files: int, row_groups: int, world: int, start: str) -> dict[str, fl
     return found
 
 
-def _run(files: int, row_groups: int, world: int, start: str, home: str) -> dict[str, float]:
-    command = [sys.executable, __file__, "--one", json.dumps([files, row_groups, world, start])]
+def _run(*what: int | str, home: str) -> dict[str, float]:
+    command = [sys.executable, __file__, "--one", json.dumps(what)]
     environment = {**os.environ, "FASTLOAD_CACHE_DIR": home}
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)  # noqa: S603 - our own
     result: dict[str, float] = json.loads(done.stdout)
@@ -134,21 +136,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--files", default="1000,10000,100000")
     parser.add_argument("--row-groups", type=int, default=100)
+    parser.add_argument("--columns", type=int, default=3)
+    parser.add_argument("--read", type=int, default=2)
     parser.add_argument("--world", type=int, default=8)
     parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
         print(json.dumps(measure(*json.loads(arguments.one))))
         return
-    groups, world = arguments.row_groups, arguments.world
-    print(f"{groups} row groups a file, rank {world // 2} of {world}, shuffled; seconds and MB")
+    groups, wide, world = arguments.row_groups, arguments.columns, arguments.world
+    print(
+        f"{groups} row groups of {wide} columns a file, {arguments.read} read, "
+        f"rank {world // 2} of {world}, shuffled; seconds and MB"
+    )
     names = ["cold", "network", "MB", "warm", "len", "state B", "plan", "MB", "batch", "MB"]
     print(f"{'files':>8}" + "".join(f"{name:>9}" for name in names))
     bars = []
     for files in map(int, arguments.files.split(",")):
         with tempfile.TemporaryDirectory() as home:
-            cold = _run(files, groups, world, "cold", home)
-            warm = _run(files, groups, world, "warm", home)
+            what = (files, groups, wide, arguments.read, world)
+            cold = _run(*what, "cold", home=home)
+            warm = _run(*what, "warm", home=home)
         network = files / 64 * 0.03
         print(
             f"{files:8}{cold['cold']:9.2f}{network:9.1f}{cold['planned']:9.0f}{warm['warm']:9.2f}"

@@ -12,6 +12,7 @@
 #include "bindings/bindings.h"
 #include "bindings/errors.h"
 #include "bindings/without_gil.h"
+#include "fastload/base/hash.h"
 #include "fastload/source/leaf_summary.h"
 #include "pybind11/stl.h"
 
@@ -267,7 +268,24 @@ void RegisterFooter(py::module_& m) {
 
   py::class_<KeptFile, std::shared_ptr<KeptFile>>(
       m, "KeptFile", "A file that no longer changes, open for reading.")
-      .def(py::init<std::string>(), py::arg("path"));
+      .def(py::init<std::string>(), py::arg("path"))
+      .def(
+          "hash",
+          [](const KeptFile& file, int64_t offset) {
+            return ValueOrRaise(CallWithoutGil([&] { return file.Hash(offset); }));
+          },
+          py::arg("offset"), "Returns the Hash64 of the bytes from `offset` on.");
+
+  py::class_<Hash64Stream>(m, "Hash64", "The XXH64 of bytes that come in parts.")
+      .def(py::init<>())
+      .def(
+          "update",
+          [](Hash64Stream& hash, const py::bytes& part) {
+            const std::string_view view = part;
+            CallWithoutGil([&] { hash.Update(view.data(), view.size()); });
+          },
+          py::arg("part"))
+      .def_property_readonly("digest", &Hash64Stream::Digest);
 
   py::class_<Footer, std::shared_ptr<Footer>>(
       m, "Footer",
@@ -312,16 +330,9 @@ void RegisterFooter(py::module_& m) {
       .def("leaf_chunks", &ReadLeafChunks, py::arg("leaf"),
            "Returns sizes and null counts of one leaf column, by its index in\n"
            "`leaves`.")
-      .def(
-          "walks",
-          [](const Footer& footer, int32_t leaf) {
-            return !ValueOrRaise(CallWithoutGil([&] {
-                      return footer.WalkChunks({leaf});
-                    })).empty();
-          },
-          py::arg("leaf"),
-          "Returns False if the column is odd in any way, so that the whole footer is\n"
-          "parsed to tell of it.")
+      .def_property_readonly("plain", &Footer::plain,
+                             "False if the footer is odd in any way, so that all of it\n"
+                             "was parsed by libparquet.")
       .def("page_counts", &ReadPageCounts, py::arg("leaf"),
            "Returns the number of data pages of one leaf column by encoding, as a dict\n"
            "for each row group; empty where the writer counted no pages.")

@@ -214,7 +214,7 @@ std::unique_ptr<PyPipeline> MakePipeline(
     int64_t page_table_bytes, int64_t dictionary_bytes) {
   RaiseIfError(CheckOutputs(columns, outputs));
   RaiseIfError(CheckKernels(kernels, outputs));
-  std::vector<FileSpec> specs = FileSpecs(files, columns);
+  std::vector<FileSpec> specs = FileSpecs(files);
   std::vector<FileSelection> selected = Selections(selections, specs);
   PipelineOptions options{.threads = threads,
                           .io_threads = io_threads,

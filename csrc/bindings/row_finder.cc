@@ -93,9 +93,8 @@ std::unique_ptr<PyRowFinder> Make(const std::vector<FileTuple>& files,
                                   const PyRemoteQueue* remote, bool decodes) {
   RowFilter filter{.program = std::move(program)};
   for (const TestTuple& test : tests) filter.tests.push_back(TestOf(test));
-  std::vector<FileSpec> specs = FileSpecs(files, columns);
   return std::make_unique<PyRowFinder>(ValueOrRaise(
-      RowFinder::Make(std::move(specs), remote == nullptr ? nullptr : remote->queue(),
+      RowFinder::Make(FileSpecs(files), remote == nullptr ? nullptr : remote->queue(),
                       std::move(columns), std::move(filter), threads, decodes)));
 }
 

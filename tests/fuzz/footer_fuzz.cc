@@ -42,12 +42,12 @@ bool Equal(const LeafTotals& a, const LeafTotals& b) {
 
 // The walk over the bytes finds what libparquet does.
 void CheckWalk(const Footer& footer, int32_t leaf) {
-  const auto walked = footer.WalkChunks({leaf});
-  Expect(walked.ok(), "a walk over a footer");
-  if (walked->empty()) return;
+  const auto walked = footer.Chunks(leaf);
   // What libparquet refuses may be in another leaf, or in numbers that nobody asks for.
   const auto parsed = footer.ParseChunks({leaf});
-  if (parsed.ok()) Expect(Equal((*walked)[0], (*parsed)[0]), "what libparquet finds");
+  if (parsed.ok()) {
+    Expect(walked.ok() && Equal(*walked, (*parsed)[0]), "what libparquet finds");
+  }
 }
 
 // Bounds are those that libparquet tells of the whole footer.
@@ -111,11 +111,9 @@ void Unpack(std::string bytes, const Footer& footer) {
 // Whatever the bytes of facts are, numbers are read inside them.
 void ReadFacts(std::string bytes, size_t row_groups, size_t leaves) {
   const auto owner = std::make_shared<const std::string>(std::move(bytes));
-  const auto facts = LeafFacts::Of(*owner, row_groups, owner);
-  if (facts == nullptr) return;
+  const LeafFacts facts(*owner, leaves, row_groups, owner);
   for (size_t leaf = 0; leaf < leaves; ++leaf) {
-    const int64_t place = facts->Find(static_cast<int32_t>(leaf));
-    for (size_t g = 0; place >= 0 && g < row_groups; ++g) (void)facts->Chunk(place, g);
+    for (size_t g = 0; g < row_groups; ++g) (void)facts.Chunk(leaf, g);
   }
 }
 
@@ -149,22 +147,19 @@ void Run(const uint8_t* data, size_t size) {
     if (data[i + 3] == 0) Unpack(damaged, **footer);
   }
   Unpack(damaged, **footer);
-  std::vector<int32_t> all;
   std::vector<std::vector<FooterChunk>> chunks;
   for (size_t leaf = 0; leaf < (*footer)->leaves().size(); ++leaf) {
-    const auto of_leaf = (*footer)->Chunks(static_cast<int32_t>(leaf));
-    if (!of_leaf.ok()) continue;
-    all.push_back(static_cast<int32_t>(leaf));
-    chunks.push_back(*of_leaf);
+    chunks.push_back((*footer)->Chunks(static_cast<int32_t>(leaf)).ValueOr({}));
   }
-  std::string facts = LeafFacts::Pack(all, chunks);
-  const size_t row_groups = chunks.empty() ? 0 : chunks[0].size();
-  ReadFacts(facts, row_groups, (*footer)->leaves().size());
-  for (size_t i = 0; i + 4 < size && i < 64; i += 4) {
+  std::string facts = LeafFacts::Pack(chunks);
+  const size_t row_groups = (*footer)->row_group_rows().size();
+  ReadFacts(facts, row_groups, chunks.size());
+  for (size_t i = 0; i + 4 < size && i < 64 && !facts.empty(); i += 4) {
     facts[(data[i] | data[i + 1] << 8) % facts.size()] = static_cast<char>(data[i + 2]);
   }
-  ReadFacts(facts, row_groups, (*footer)->leaves().size());
-  ReadFacts(facts.substr(0, facts.size() - 1), row_groups, (*footer)->leaves().size());
+  ReadFacts(facts, row_groups, chunks.size());
+  if (!facts.empty()) facts.pop_back();
+  ReadFacts(facts, row_groups, chunks.size());
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #if defined(__linux__) && !defined(FASTLOAD_PORTABLE)
 #define FASTLOAD_LINUX_CALLS
 #include <sys/eventfd.h>
+#include <sys/statfs.h>
 #include <sys/uio.h>
 #endif
 #if defined(__linux__)
@@ -89,6 +90,21 @@ void AdviseHugePages(void* data, size_t bytes) { madvise(data, bytes, MADV_HUGEP
 bool IsTouched(void* data) {
   unsigned char page = 1;
   return mincore(data, 1, &page) != 0 || (page & 1) != 0;
+}
+
+bool IsOfThisMachine(int fd) {
+#if defined(FASTLOAD_LINUX_CALLS)
+  struct statfs found{};
+  if (fstatfs(fd, &found) != 0) return false;
+  // ext, XFS, Btrfs, tmpfs, overlay, ZFS, F2FS.
+  constexpr uint32_t kLocal[] = {0xef53,     0x58465342, 0x9123683e, 0x01021994,
+                                 0x794c7630, 0x2fc12fc1, 0xf2f52010};
+  return std::ranges::find(kLocal, static_cast<uint32_t>(found.f_type)) !=
+         std::ranges::end(kLocal);
+#else
+  static_cast<void>(fd);
+  return false;
+#endif
 }
 
 bool IsByteCached(int fd, int64_t offset) {

@@ -29,6 +29,10 @@ void AdviseHugePages(void* data, size_t bytes);
 // can't say.
 bool IsTouched(void* data);
 
+// Returns true if the file lies on a file system of this machine, where a page that is
+// mapped stays readable. Returns false where the system can't say.
+bool IsOfThisMachine(int fd);
+
 // Returns true if the byte of the file can be read without the disk. Returns false where
 // the system can't say.
 bool IsByteCached(int fd, int64_t offset);

@@ -9,7 +9,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "fastload/base/byte_range.h"
 #include "fastload/base/status.h"
@@ -26,13 +25,9 @@ struct FileSpec {
   uint64_t inode = 0;    // inode of a local file; 0: unknown
   bool remote = false;   // a RemoteQueue brings the file's bytes
   std::shared_ptr<const Footer> footer;
-  // Leaves that are read of the file, sorted; null: any.
-  std::shared_ptr<const std::vector<int32_t>> leaves;
-
   // Returns what the footer says of a column chunk. Errors name the file.
   Result<FooterChunk> Chunk(int32_t row_group, int32_t leaf) const {
-    if (leaves == nullptr) return footer->Chunk(row_group, leaf);
-    return footer->Chunk(row_group, leaf, *leaves);
+    return footer->Chunk(row_group, leaf);
   }
   const parquet::ColumnDescriptor* Column(int32_t leaf) const {
     return footer->schema()->parquet().Column(leaf);

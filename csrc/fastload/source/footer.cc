@@ -1,7 +1,6 @@
 #include "fastload/source/footer.h"
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -175,11 +174,9 @@ LeafTotals TotalsOf(const std::vector<FooterChunk>& chunks) {
 }
 
 Footer::~Footer() {
-  const auto free = [](auto* known) {
-    while (known != nullptr) delete std::exchange(known, known->next);
-  };
-  free(facts_.load());
-  free(bounds_.load());
+  delete facts_.load();
+  const KnownBounds* known = bounds_.load();
+  while (known != nullptr) delete std::exchange(known, known->next);
 }
 
 Result<int64_t> Footer::TailBytes(std::string_view tail, int64_t file_bytes,
@@ -253,19 +250,13 @@ Result<std::shared_ptr<Footer>> Footer::OfPacked(
 }
 
 Result<std::string> Footer::Pack() const {
-  std::vector<int32_t> all(leaves().size());
-  std::iota(all.begin(), all.end(), 0);
-  std::vector<LeafTotals> totals(all.size());
-  const auto chunks = ReadChunks(all);
-  for (size_t leaf = 0; leaf < all.size(); ++leaf) {
-    if (chunks.ok()) {
-      totals[leaf] = TotalsOf((*chunks)[leaf]);
-    } else if (const auto own = ReadChunks({all[leaf]}); own.ok()) {
-      totals[leaf] = TotalsOf((*own)[0]);
-    }
+  if (packed()) return packed_.Bytes();
+  std::vector<LeafTotals> totals(leaves().size());
+  for (size_t leaf = 0; leaf < totals.size(); ++leaf) {
+    const auto chunks = Chunks(static_cast<int32_t>(leaf));
+    if (chunks.ok()) totals[leaf] = TotalsOf(*chunks);
   }
-  ARROW_ASSIGN_OR_RAISE(const std::string tail, Tail());
-  return PackFooter(totals, tail);
+  return PackFooter(totals, *facts_bytes_, tail_);
 }
 
 Result<std::vector<LeafTotals>> Footer::PackedTotals() const {
@@ -310,12 +301,12 @@ Result<std::shared_ptr<parquet::FileMetaData>> Footer::Metadata() const {
 }
 
 Status Footer::Parse(std::string_view thrift, FooterSchemas* schemas) {
-  std::string_view schema = thrift;
-  const auto cut = CutFooter(thrift);
-  if (cut.has_value()) schema = cut->schema;
-  if (schemas != nullptr && cut.has_value()) schema_ = schemas->Find(schema);
+  auto read = ReadFooter(thrift);
+  plain_ = read.has_value();
+  if (schemas != nullptr && plain_) schema_ = schemas->Find(read->schema);
   std::shared_ptr<parquet::FileMetaData> metadata;
   if (schema_ == nullptr) {
+    const std::string_view schema = plain_ ? read->schema : thrift;
     ARROW_RETURN_NOT_OK(ReadPart("footer", [&]() -> Status {
       metadata = ReadFileMetaData(schema);
       return Status::OK();
@@ -323,29 +314,61 @@ Status Footer::Parse(std::string_view thrift, FooterSchemas* schemas) {
     ARROW_RETURN_NOT_OK(ReadPart("schema", [&]() -> Status {
       ARROW_ASSIGN_OR_RAISE(schema_, FooterSchema::Make(metadata));
       if (schemas != nullptr) {
-        ARROW_ASSIGN_OR_RAISE(schema_, schemas->Share(schema_, schema));
-      } else if (!cut.has_value()) {
+        const std::string_view bytes = plain_ ? schema : std::string_view();
+        ARROW_ASSIGN_OR_RAISE(schema_, schemas->Share(schema_, bytes));
+      } else if (!plain_) {
         ARROW_ASSIGN_OR_RAISE(schema_, schema_->Slim());
       }
       return Status::OK();
     }));
   }
-  if (cut.has_value()) {
-    row_group_rows_ = cut->rows;
-  } else {
-    for (int g = 0; g < metadata->num_row_groups(); ++g) {
-      ARROW_RETURN_NOT_OK(At(ReadPart("footer",
-                                      [&]() -> Status {
-                                        const auto group = metadata->RowGroup(g);
-                                        row_group_rows_.push_back(group->num_rows());
-                                        return Status::OK();
-                                      }),
-                             LocationIn(file_, g)));
+  const size_t columns = leaves().size();
+  if (plain_ && !read->rows.empty() && read->chunks.size() != columns) {
+    plain_ = false;
+    ARROW_RETURN_NOT_OK(ReadPart("footer", [&]() -> Status {
+      metadata = ReadFileMetaData(thrift);
+      return Status::OK();
+    }));
+  }
+  Chunked chunks(columns);
+  if (plain_) {
+    row_group_rows_ = std::move(read->rows);
+    if (!row_group_rows_.empty()) chunks = std::move(read->chunks);
+    const parquet::ApplicationVersion& writer = VersionOf(read->writer);
+    for (size_t leaf = 0; leaf < columns; ++leaf) {
+      for (size_t g = 0; g < chunks[leaf].size(); ++g) {
+        const Status status = Judge(writer, row_group_rows_[g], static_cast<int32_t>(leaf),
+                                    &chunks[leaf][g]);
+        if (!status.ok()) chunks[leaf].clear();  // told when the leaf is asked for
+      }
     }
+  }
+  for (int g = 0; !plain_ && g < metadata->num_row_groups(); ++g) {
+    ARROW_RETURN_NOT_OK(At(ReadPart("footer",
+                                    [&]() -> Status {
+                                      const auto group = metadata->RowGroup(g);
+                                      row_group_rows_.push_back(group->num_rows());
+                                      return Status::OK();
+                                    }),
+                           LocationIn(file_, g)));
   }
   for (size_t g = 0; g < row_group_rows_.size(); ++g) {
     ARROW_RETURN_NOT_OK(AddRows(row_group_rows_[g], static_cast<int32_t>(g)));
   }
+  for (size_t leaf = 0; !plain_ && leaf < columns; ++leaf) {
+    for (size_t g = 0; g < row_group_rows_.size(); ++g) {
+      const auto chunk = CatchParquet([&]() -> Result<FooterChunk> {
+        const auto group = metadata->RowGroup(static_cast<int>(g));
+        return ParseChunk(*metadata, *group, static_cast<int32_t>(leaf));
+      });
+      if (!chunk.ok()) {
+        chunks[leaf].clear();
+        break;
+      }
+      chunks[leaf].push_back(*chunk);
+    }
+  }
+  facts_bytes_ = std::make_shared<const std::string>(LeafFacts::Pack(chunks));
   return Status::OK();
 }
 
@@ -375,89 +398,48 @@ Status Footer::CheckPlace(int32_t row_group, int32_t leaf) const {
   return Status::OK();
 }
 
-Result<FooterChunk> Footer::Chunk(int32_t row_group, int32_t leaf,
-                                  std::span<const int32_t> also) const {
+Result<FooterChunk> Footer::Chunk(int32_t row_group, int32_t leaf) const {
   ARROW_RETURN_NOT_OK(CheckPlace(row_group, leaf));
-  ARROW_ASSIGN_OR_RAISE(const auto found, Facts(leaf, also));
-  return found.first->Chunk(found.second, static_cast<size_t>(row_group));
+  const auto g = static_cast<size_t>(row_group);
+  ARROW_ASSIGN_OR_RAISE(const LeafFacts* const facts, Facts());
+  if (const auto chunk = facts->Chunk(static_cast<size_t>(leaf), g)) return *chunk;
+  ARROW_ASSIGN_OR_RAISE(const Chunked chunks, ParseChunks({leaf}));
+  return chunks[0][g];
 }
 
-Result<std::vector<FooterChunk>> Footer::Chunks(int32_t leaf,
-                                                std::span<const int32_t> also) const {
+Result<std::vector<FooterChunk>> Footer::Chunks(int32_t leaf) const {
   std::vector<FooterChunk> chunks;
   if (row_group_rows_.empty()) return chunks;
   ARROW_RETURN_NOT_OK(CheckPlace(0, leaf));
-  ARROW_ASSIGN_OR_RAISE(const auto found, Facts(leaf, also));
+  ARROW_ASSIGN_OR_RAISE(const LeafFacts* const facts, Facts());
   for (size_t g = 0; g < row_group_rows_.size(); ++g) {
-    chunks.push_back(found.first->Chunk(found.second, g));
+    const auto chunk = facts->Chunk(static_cast<size_t>(leaf), g);
+    if (!chunk.has_value()) {
+      ARROW_ASSIGN_OR_RAISE(Chunked parsed, ParseChunks({leaf}));
+      return std::move(parsed[0]);
+    }
+    chunks.push_back(*chunk);
   }
   return chunks;
 }
 
-Result<std::pair<const LeafFacts*, int64_t>> Footer::Facts(
-    int32_t leaf, std::span<const int32_t> also) const {
-  const auto find = [this](int32_t of) -> std::pair<const LeafFacts*, int64_t> {
-    const auto* known = facts_.load(std::memory_order_acquire);
-    for (; known != nullptr; known = known->next) {
-      const int64_t place = known->facts->Find(of);
-      if (place >= 0) return {known->facts.get(), place};
-    }
-    return {nullptr, -1};
-  };
-  if (const auto found = find(leaf); found.first != nullptr) return found;
-  std::vector<int32_t> wanted = {leaf};
-  for (const int32_t other : also) {
-    if (other != leaf && find(other).first == nullptr) wanted.push_back(other);
+Result<const LeafFacts*> Footer::Facts() const {
+  const LeafFacts* known = facts_.load(std::memory_order_acquire);
+  if (known != nullptr) return known;
+  BytesView view;
+  if (packed()) {
+    const auto kept = packed_.Facts();
+    if (!kept.ok()) return At(kept.status(), LocationIn(file_));
+    view = *kept;
+  } else {
+    view = {*facts_bytes_, facts_bytes_};
   }
-  std::ranges::sort(wanted);
-  wanted.erase(std::ranges::unique(wanted).begin(), wanted.end());
-  auto chunks = ReadChunks(wanted);
-  if (!chunks.ok() && wanted.size() > 1) {
-    // The others are told of when they are asked for.
-    wanted = {leaf};
-    chunks = ReadChunks(wanted);
+  auto facts = std::make_unique<const LeafFacts>(
+      view.bytes, leaves().size(), row_group_rows_.size(), std::move(view.owner));
+  if (facts_.compare_exchange_strong(known, facts.get(), std::memory_order_acq_rel)) {
+    return facts.release();
   }
-  ARROW_RETURN_NOT_OK(chunks.status());
-  auto bytes = std::make_shared<const std::string>(LeafFacts::Pack(wanted, *chunks));
-  using Facts = Known<std::unique_ptr<const LeafFacts>>;
-  const std::string_view view = *bytes;
-  auto* const known =
-      new Facts{LeafFacts::Of(view, row_group_rows_.size(), std::move(bytes)),
-                facts_.load(std::memory_order_relaxed)};
-  while (!facts_.compare_exchange_weak(known->next, known, std::memory_order_release,
-                                       std::memory_order_relaxed)) {
-  }
-  return std::pair(known->facts.get(), known->facts->Find(leaf));
-}
-
-Result<Footer::Chunked> Footer::ReadChunks(const std::vector<int32_t>& leaves) const {
-  ARROW_ASSIGN_OR_RAISE(auto chunks, WalkChunks(leaves));
-  if (!chunks.empty() || leaves.empty()) return chunks;
-  // libparquet may read what is odd, and says what is wrong otherwise.
-  return ParseChunks(leaves);
-}
-
-Result<Footer::Chunked> Footer::WalkChunks(const std::vector<int32_t>& leaves) const {
-  const auto tail = Tail();
-  if (!tail.ok()) return At(tail.status(), LocationIn(file_));
-  const std::string_view thrift = ThriftOf(*tail, static_cast<int64_t>(tail->size()));
-  Chunked chunks(leaves.size());
-  for (auto& of_leaf : chunks) of_leaf.reserve(row_group_rows_.size());
-  return CatchParquet([&]() -> Result<Chunked> {
-    const parquet::ApplicationVersion& writer = VersionOf(WriterOf(thrift));
-    size_t i = 0;
-    const auto add = [&](size_t g, int64_t rows, int32_t leaf, FooterChunk chunk,
-                         std::string_view /*bytes*/) {
-      if (g >= row_group_rows_.size() || rows != row_group_rows_[g]) return false;
-      if (!Judge(writer, rows, leaf, &chunk).ok()) return false;
-      chunks[i].push_back(chunk);
-      i = (i + 1) % leaves.size();
-      return true;
-    };
-    const bool plain = VisitChunks(thrift, this->leaves().size(), leaves, add);
-    if (plain && chunks[0].size() == row_group_rows_.size()) return std::move(chunks);
-    return Chunked();
-  });
+  return known;
 }
 
 Result<Footer::Chunked> Footer::ParseChunks(const std::vector<int32_t>& leaves) const {
@@ -551,33 +533,26 @@ Status Footer::Judge(const parquet::ApplicationVersion& writer, int64_t rows, in
 Result<ChunkBounds> Footer::Bounds(int32_t row_group, int32_t leaf) const {
   ARROW_RETURN_NOT_OK(CheckPlace(row_group, leaf));
   const auto g = static_cast<size_t>(row_group);
-  const auto* known = bounds_.load(std::memory_order_acquire);
+  const KnownBounds* known = bounds_.load(std::memory_order_acquire);
   for (; known != nullptr; known = known->next) {
-    if (known->facts.leaf == leaf) return known->facts.bounds.Chunk(g);
+    if (known->leaf == leaf) return known->bounds.Chunk(g);
   }
   ARROW_ASSIGN_OR_RAISE(LeafBounds read, ReadBounds(leaf));
-  auto* const added = new Known<BoundsOf>{{leaf, std::move(read)},
-                                          bounds_.load(std::memory_order_relaxed)};
+  auto* const added =
+      new KnownBounds{leaf, std::move(read), bounds_.load(std::memory_order_relaxed)};
   while (!bounds_.compare_exchange_weak(added->next, added, std::memory_order_release,
                                         std::memory_order_relaxed)) {
   }
-  return added->facts.bounds.Chunk(g);
+  return added->bounds.Chunk(g);
 }
 
 Result<LeafBounds> Footer::ReadBounds(int32_t leaf) const {
   const auto tail = Tail();
   if (!tail.ok()) return At(tail.status(), LocationIn(file_));
   const std::string_view thrift = ThriftOf(*tail, static_cast<int64_t>(tail->size()));
-  const auto cut = CutFooter(thrift);
-  std::vector<OneColumn> chunks;
-  const auto add = [&](size_t, int64_t rows, int32_t, const FooterChunk&,
-                       std::string_view bytes) {
-    chunks.push_back({bytes, rows});
-    return true;
-  };
   std::optional<std::string> column;
-  if (cut.has_value() && VisitChunks(thrift, leaves().size(), {leaf}, add)) {
-    column = FooterOfColumn(cut->schema, leaves().size(), leaf, chunks);
+  if (const auto chunks = FindChunks(thrift, leaf)) {
+    column = FooterOfColumn(thrift, leaves().size(), leaf, *chunks);
   }
   const auto read = [&](const parquet::FileMetaData& metadata, int32_t of) {
     LeafBounds bounds;

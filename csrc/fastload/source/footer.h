@@ -4,10 +4,8 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "arrow/type_fwd.h"
@@ -30,9 +28,9 @@ struct PageCount {
   int64_t pages = 0;
 };
 
-// The footer of a file. What the footer says of the chunks of a leaf is read when a leaf
-// is first asked for, and kept. Otherwise immutable; any thread may read the footer, also
-// after a fork.
+// The footer of a file. What the footer says of column chunks is read when the footer is
+// made, and found by position from then on. Immutable but for bounds, which are read when
+// first asked for; any thread may read the footer, also after a fork.
 class Footer {
  public:
   ~Footer();
@@ -82,23 +80,20 @@ class Footer {
     return schema_->SameLeaves(*other.schema_);
   }
 
-  // Returns what the footer says of a column chunk. Where the facts of `leaf` are not known
-  // yet, the facts of `also` (sorted leaves) are read with them. A chunk outside the file,
-  // or of sizes that no chunk has, is an ErrorKind::kCorruptFile, in whichever row group
-  // it lies. Only the requested leaves are checked, so that damage in other leaves does no
-  // harm.
-  Result<FooterChunk> Chunk(int32_t row_group, int32_t leaf,
-                            std::span<const int32_t> also = {}) const;
+  // Returns what the footer says of a column chunk. A chunk outside the file, or of sizes
+  // that no chunk has, is an ErrorKind::kCorruptFile, in whichever row group it lies. Only
+  // the requested leaf is checked, so that damage in other leaves does no harm.
+  Result<FooterChunk> Chunk(int32_t row_group, int32_t leaf) const;
   // Returns the chunks of a leaf by row group.
-  Result<std::vector<FooterChunk>> Chunks(int32_t leaf,
-                                          std::span<const int32_t> also = {}) const;
+  Result<std::vector<FooterChunk>> Chunks(int32_t leaf) const;
 
-  // The two ways in which chunks are read, by leaf and row group; `leaves` are sorted. The
-  // first reads the bytes of the footer, and returns no chunks where anything is odd; the
-  // second asks libparquet, which parses the whole footer.
+  // Returns the chunks of leaves as libparquet tells of them, which parses the whole
+  // footer: what is odd is read so, or told by an error.
   using Chunked = std::vector<std::vector<FooterChunk>>;
-  Result<Chunked> WalkChunks(const std::vector<int32_t>& leaves) const;
   Result<Chunked> ParseChunks(const std::vector<int32_t>& leaves) const;
+
+  // Returns false if the footer had to be parsed by libparquet.
+  bool plain() const { return plain_; }
 
   // Returns the bounds of a column chunk, which live as long as the footer.
   Result<ChunkBounds> Bounds(int32_t row_group, int32_t leaf) const;
@@ -123,16 +118,13 @@ class Footer {
   Result<std::string> PackedBytes() const { return packed_.Bytes(); }
 
  private:
-  // Facts that are known, in a list that only grows.
-  template <typename T>
-  struct Known {
-    T facts;
-    const Known* next;
-  };
-  struct BoundsOf {
+  // Bounds that are known, in a list that only grows.
+  struct KnownBounds {
     int32_t leaf;
     LeafBounds bounds;
+    const KnownBounds* next;
   };
+
   Footer() = default;
 
   // Returns the bytes of a packed footer, with what stands behind them in the file.
@@ -141,10 +133,8 @@ class Footer {
   Status AddRows(int64_t rows, int32_t row_group);
   Status CheckPlace(int32_t row_group, int32_t leaf) const;
 
-  // Returns the facts of which `leaf` is one, and its place in them.
-  Result<std::pair<const LeafFacts*, int64_t>> Facts(int32_t leaf,
-                                                     std::span<const int32_t> also) const;
-  Result<Chunked> ReadChunks(const std::vector<int32_t>& leaves) const;
+  // Returns the facts of a packed footer, too.
+  Result<const LeafFacts*> Facts() const;
   Result<FooterChunk> ParseChunk(const parquet::FileMetaData& metadata,
                                  const parquet::RowGroupMetaData& row_group,
                                  int32_t leaf) const;
@@ -157,11 +147,13 @@ class Footer {
   int64_t num_rows_ = 0;
   std::vector<int64_t> row_group_rows_;
   std::shared_ptr<const FooterSchema> schema_;
-  std::string tail_;  // empty: packed_ holds the footer
+  bool plain_ = true;
+  std::string tail_;  // empty: packed_ holds the footer and its facts
+  std::shared_ptr<const std::string> facts_bytes_;
   PackedFooter packed_;
+  mutable std::atomic<const LeafFacts*> facts_ = nullptr;  // null: not asked for yet
   // Newest first. Threads that find nothing at the same time read the footer each.
-  mutable std::atomic<const Known<std::unique_ptr<const LeafFacts>>*> facts_ = nullptr;
-  mutable std::atomic<const Known<BoundsOf>*> bounds_ = nullptr;
+  mutable std::atomic<const KnownBounds*> bounds_ = nullptr;
 };
 
 }  // namespace fastload

@@ -127,7 +127,9 @@ int64_t ReadOne(ThriftWalk* walk, int32_t number) {
   return found;
 }
 
-void ReadMetadata(ThriftWalk* walk, FooterChunk* to) {
+// Returns false if a number is missing.
+bool ReadMetadata(ThriftWalk* walk, FooterChunk* to) {
+  bool known = true;
   int64_t data_page = 0;
   int64_t dictionary_page = 0;
   Fields field(walk);
@@ -135,11 +137,8 @@ void ReadMetadata(ThriftWalk* walk, FooterChunk* to) {
     switch (field.number) {
       case metadata::kCodec: {
         const int64_t codec = field.Number(ThriftType::kInt32);
-        if (codec < 0 || codec >= std::ssize(kCodecs)) {
-          walk->Fail();
-        } else {
-          to->codec = kCodecs[codec];
-        }
+        known = codec >= 0 && codec < std::ssize(kCodecs);
+        if (known) to->codec = kCodecs[codec];
         break;
       }
       case metadata::kValues:
@@ -175,25 +174,25 @@ void ReadMetadata(ThriftWalk* walk, FooterChunk* to) {
         walk->Value(field.type);
     }
   }
-  using namespace metadata;
-  if (!field.Has(Bits({kType, kEncodings, kPath, kCodec, kValues, kUncompressedBytes,
-                       kCompressedBytes, kDataPage}))) {
-    walk->Fail();
-  }
   to->offset = data_page;
   // Some writers leave an offset of 0 where a chunk has no dictionary page.
   if (dictionary_page > 0) to->offset = std::min(data_page, dictionary_page);
+  using namespace metadata;  // NOLINT(google-build-using-namespace)
+  return known && field.Has(Bits({kType, kEncodings, kPath, kCodec, kValues,
+                                  kUncompressedBytes, kCompressedBytes, kDataPage}));
 }
 
-void ReadChunk(ThriftWalk* walk, FooterChunk* to) {
+// Returns false if the chunk is odd.
+bool ReadChunk(ThriftWalk* walk, FooterChunk* to) {
   Fields field(walk);
+  bool plain = true;
   while (field.Next()) {
     switch (field.number) {
       case chunk::kFileOffset:
         field.Number(ThriftType::kInt64);
         break;
       case chunk::kMetadata:
-        if (field.Is(ThriftType::kStruct)) ReadMetadata(walk, to);
+        if (field.Is(ThriftType::kStruct)) plain = ReadMetadata(walk, to) && plain;
         break;
       case chunk::kOffsetIndexOffset:
         to->offset_index.offset = field.Number(ThriftType::kInt64);
@@ -208,83 +207,100 @@ void ReadChunk(ThriftWalk* walk, FooterChunk* to) {
         to->column_index.bytes = field.Number(ThriftType::kInt32);
         break;
       default:  // another file, or encryption
-        walk->Fail();
+        walk->Value(field.type);
+        plain = false;
     }
   }
-  using namespace chunk;
-  if (!field.Has(Bits({kFileOffset, kMetadata}))) walk->Fail();
   const auto both = [&](uint32_t bits, ByteRange* range) {
     if (!field.Has(bits)) *range = {};
   };
-  both(Bits({kOffsetIndexOffset, kOffsetIndexBytes}), &to->offset_index);
-  both(Bits({kColumnIndexOffset, kColumnIndexBytes}), &to->column_index);
+  both(Bits({chunk::kOffsetIndexOffset, chunk::kOffsetIndexBytes}), &to->offset_index);
+  both(Bits({chunk::kColumnIndexOffset, chunk::kColumnIndexBytes}), &to->column_index);
+  return plain && field.Has(Bits({chunk::kFileOffset, chunk::kMetadata}));
+}
+
+// Reads a row group; `columns` reads the list of its chunks. Returns its rows, or -1 if a
+// field is missing.
+template <typename Fn>
+int64_t ReadRowGroup(ThriftWalk* walk, Fn&& columns) {
+  int64_t rows = 0;
+  Fields field(walk);
+  while (field.Next()) {
+    if (field.number == row_group::kRows) {
+      rows = field.Number(ThriftType::kInt64);
+    } else if (field.number == row_group::kColumns) {
+      columns(Structs(walk, &field));
+    } else {
+      walk->Value(field.type);
+    }
+  }
+  using namespace row_group;  // NOLINT(google-build-using-namespace)
+  const bool whole = field.Has(Bits({kColumns, kBytes, kRows}));
+  if (!whole) walk->Fail();
+  return rows;
 }
 
 }  // namespace
 
-std::optional<FooterCut> CutFooter(std::string_view thrift) {
-  FooterCut cut;
+std::optional<FooterRead> ReadFooter(std::string_view thrift) {
+  FooterRead read;
+  std::vector<bool> odd;
   ThriftWalk walk(thrift);
   int32_t written = 0;  // the number of the last field that was written
   Fields field(&walk);
   while (field.Next()) {
-    AddThriftField(field.number, field.type, written, &cut.schema);
+    AddThriftField(field.number, field.type, written, &read.schema);
     written = field.number;
     if (field.number == file::kRows) {
       field.Number(ThriftType::kInt64);
-      AddThriftNumber(0, &cut.schema);
+      AddThriftNumber(0, &read.schema);
       continue;
     }
     if (field.number != file::kRowGroups) {
       const size_t start = walk.at();
-      walk.Value(field.type);
-      cut.schema.append(walk.Since(start));
+      if (field.number == file::kWriter && field.Is(ThriftType::kBinary)) {
+        read.writer = walk.Bytes();
+      } else {
+        walk.Value(field.type);
+      }
+      read.schema.append(walk.Since(start));
       continue;
     }
+    AddThriftStructs(0, &read.schema);
     const uint64_t count = Structs(&walk, &field);
-    if (count > thrift.size()) return std::nullopt;
-    cut.rows.reserve(static_cast<size_t>(count));
-    AddThriftStructs(0, &cut.schema);
     for (uint64_t g = 0; g < count && walk.ok(); ++g) {
-      Fields of_group(&walk);
-      while (of_group.Next()) {
-        if (of_group.number == row_group::kRows) {
-          cut.rows.push_back(of_group.Number(ThriftType::kInt64));
-        } else {
-          walk.Value(of_group.type);
+      read.rows.push_back(ReadRowGroup(&walk, [&](uint64_t columns) {
+        if (g == 0 && columns <= thrift.size()) {
+          read.chunks.resize(static_cast<size_t>(columns));
+          odd.resize(read.chunks.size());
+          // Each row group takes more than a byte of the footer.
+          const size_t most = thrift.size() / (read.chunks.size() + 1) + 1;
+          for (auto& of_leaf : read.chunks) {
+            of_leaf.reserve(std::min(static_cast<size_t>(count), most));
+          }
         }
-      }
-      using namespace row_group;
-      if (!of_group.Has(Bits({kColumns, kBytes, kRows}))) return std::nullopt;
+        if (columns != read.chunks.size()) walk.Fail();
+        for (size_t c = 0; c < read.chunks.size() && walk.ok(); ++c) {
+          FooterChunk& chunk = read.chunks[c].emplace_back();
+          if (!ReadChunk(&walk, &chunk)) odd[c] = true;
+        }
+      }));
     }
   }
   if (!walk.ok() || !field.Has(Bits({file::kSchema, file::kRowGroups}))) {
     return std::nullopt;
   }
-  cut.schema.push_back(ThriftType::kStop);
-  return cut;
-}
-
-std::string_view WriterOf(std::string_view thrift) {
-  std::string_view name;
-  ThriftWalk walk(thrift);
-  Fields field(&walk);
-  while (field.Next()) {
-    if (field.number == file::kWriter && field.Is(ThriftType::kBinary)) {
-      name = walk.Bytes();
-    } else {
-      walk.Value(field.type);
-    }
+  for (size_t c = 0; c < odd.size(); ++c) {
+    if (odd[c]) read.chunks[c].clear();
   }
-  return walk.ok() ? name : std::string_view();
+  read.schema.push_back(ThriftType::kStop);
+  return read;
 }
 
-bool VisitChunks(std::string_view thrift, size_t columns,
-                 const std::vector<int32_t>& leaves, const VisitChunk& visit) {
+std::optional<std::vector<ChunkBytes>> FindChunks(std::string_view thrift, int32_t leaf) {
+  std::vector<ChunkBytes> found;
   ThriftWalk walk(thrift);
   Fields field(&walk);
-  std::vector<FooterChunk> chunks(leaves.size());
-  std::vector<std::string_view> bytes(leaves.size());
   while (field.Next()) {
     if (field.number != file::kRowGroups) {
       walk.Value(field.type);
@@ -292,52 +308,31 @@ bool VisitChunks(std::string_view thrift, size_t columns,
     }
     const uint64_t count = Structs(&walk, &field);
     for (uint64_t g = 0; g < count && walk.ok(); ++g) {
-      Fields of_group(&walk);
-      int64_t rows = 0;
-      while (of_group.Next()) {
-        if (of_group.number == row_group::kRows) {
-          rows = of_group.Number(ThriftType::kInt64);
-        } else if (of_group.number == row_group::kColumns) {
-          if (Structs(&walk, &of_group) != columns) return false;
-          size_t next = 0;
-          for (size_t c = 0; c < columns && walk.ok(); ++c) {
-            if (next == leaves.size() || leaves[next] != static_cast<int32_t>(c)) {
-              walk.Struct();
-              continue;
-            }
-            const size_t start = walk.at();
-            chunks[next] = {};
-            ReadChunk(&walk, &chunks[next]);
-            bytes[next++] = walk.Since(start);
-          }
-          if (next != leaves.size()) return false;
-        } else {
-          walk.Value(of_group.type);
+      const int64_t rows = ReadRowGroup(&walk, [&](uint64_t columns) {
+        for (uint64_t c = 0; c < columns && walk.ok(); ++c) {
+          const size_t start = walk.at();
+          walk.Struct();
+          if (c == static_cast<uint64_t>(leaf)) found.push_back({walk.Since(start), 0});
         }
-      }
-      if (!walk.ok() || !of_group.Has(Bits({row_group::kColumns, row_group::kRows}))) {
-        return false;
-      }
-      for (size_t i = 0; i < leaves.size(); ++i) {
-        if (!visit(static_cast<size_t>(g), rows, leaves[i], chunks[i], bytes[i])) {
-          return false;
-        }
-      }
+      });
+      if (found.size() != g + 1) return std::nullopt;
+      found.back().rows = rows;
     }
   }
-  return walk.ok();
+  if (!walk.ok()) return std::nullopt;
+  return found;
 }
 
-std::optional<std::string> FooterOfColumn(const std::string& schema, size_t columns,
+std::optional<std::string> FooterOfColumn(std::string_view thrift, size_t columns,
                                           int32_t leaf,
-                                          const std::vector<OneColumn>& chunks) {
+                                          const std::vector<ChunkBytes>& chunks) {
   std::string footer;
   int32_t written = 0;
   const auto begin = [&](int32_t number, uint8_t type) {
     AddThriftField(number, type, written, &footer);
     written = number;
   };
-  ThriftWalk walk(schema);
+  ThriftWalk walk(thrift);
   Fields field(&walk);
   while (field.Next()) {
     const bool orders = field.number == file::kColumnOrders;
@@ -374,11 +369,11 @@ std::optional<std::string> FooterOfColumn(const std::string& schema, size_t colu
       walk.Value(field.type);
       begin(field.number, ThriftType::kList);
       AddThriftStructs(chunks.size(), &footer);
-      for (const OneColumn& one : chunks) {
-        using namespace row_group;
+      for (const ChunkBytes& one : chunks) {
+        using namespace row_group;  // NOLINT(google-build-using-namespace)
         AddThriftField(kColumns, ThriftType::kList, 0, &footer);
         AddThriftStructs(1, &footer);
-        footer.append(one.chunk);
+        footer.append(one.bytes);
         AddThriftField(kBytes, ThriftType::kInt64, kColumns, &footer);
         AddThriftNumber(0, &footer);
         AddThriftField(kRows, ThriftType::kInt64, kBytes, &footer);

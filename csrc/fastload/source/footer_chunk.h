@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -36,43 +35,34 @@ struct FooterChunk {
   bool leaves_out_header = false;
 };
 
-// A footer, cut at its row groups.
-struct FooterCut {
+// What the bytes of a footer say.
+struct FooterRead {
   std::string schema;  // a footer with all but the row groups, and of 0 rows
+  std::string_view writer;    // the program that wrote the file; empty: not told
   std::vector<int64_t> rows;  // of each row group
+  // By leaf and row group; a leaf of which a chunk is odd (it lies in another file or is
+  // encrypted, or a number is missing) has none. FooterChunk::nulls is the number that
+  // statistics state, believed or not; faults of the writer are left out.
+  std::vector<std::vector<FooterChunk>> chunks;
 };
 
-// Cuts `thrift`, a footer in Thrift's compact protocol. Returns nullopt for bytes that are
-// odd in any way: libparquet says whether they are a footer. Column chunks are not checked
-// beyond their lengths.
-std::optional<FooterCut> CutFooter(std::string_view thrift);
+// Reads `thrift`, a footer in Thrift's compact protocol. Returns nullopt for bytes that
+// are odd in any way: libparquet says whether they are a footer.
+std::optional<FooterRead> ReadFooter(std::string_view thrift);
 
-// Called with the index of a row group, its rows, the index of a leaf, the numbers of the
-// chunk and the bytes of its struct. The walk ends at the first false.
-using VisitChunk = std::function<bool(size_t, int64_t, int32_t, const FooterChunk&,
-                                      std::string_view)>;
-
-// Visits the chunks of `leaves`, which are sorted, of all row groups of a footer of
-// `columns` leaves. Returns false if the bytes are odd, if one of these chunks is (it lies
-// in another file or is encrypted, or a number is missing), or if a visit returned false.
-// FooterChunk::nulls is the number that statistics state, believed or not; faults of the
-// writer are left out.
-bool VisitChunks(std::string_view thrift, size_t columns,
-                 const std::vector<int32_t>& leaves, const VisitChunk& visit);
-
-// Returns the name of the program that wrote the file; empty if the footer names none or
-// is odd.
-std::string_view WriterOf(std::string_view thrift);
-
-// Returns a footer of one column alone: `chunks` are the bytes of a chunk's struct and the
-// rows of each row group. Returns nullopt if the bytes of the footer `schema`, a
-// FooterCut::schema of `columns` leaves, are odd.
-struct OneColumn {
-  std::string_view chunk;
+// A column chunk: the bytes of its struct, and the rows of its row group.
+struct ChunkBytes {
+  std::string_view bytes;
   int64_t rows = 0;
 };
-std::optional<std::string> FooterOfColumn(const std::string& schema, size_t columns,
+
+// Returns the chunks of a leaf by row group; nullopt for odd bytes.
+std::optional<std::vector<ChunkBytes>> FindChunks(std::string_view thrift, int32_t leaf);
+
+// Returns a footer of one column alone, with its chunks. `thrift` is the footer of all
+// `columns` leaves. Returns nullopt for odd bytes.
+std::optional<std::string> FooterOfColumn(std::string_view thrift, size_t columns,
                                           int32_t leaf,
-                                          const std::vector<OneColumn>& chunks);
+                                          const std::vector<ChunkBytes>& chunks);
 
 }  // namespace fastload

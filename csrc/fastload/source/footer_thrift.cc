@@ -13,6 +13,27 @@ void AddVarint(uint64_t value, std::string* to) {
 
 }  // namespace
 
+// Column chunks are structs within structs, of numbers and short texts: most of a footer.
+void ThriftWalk::PassStruct(int depth) {
+  for (;;) {
+    const uint8_t byte = Byte();
+    const uint8_t type = byte & 0x0f;
+    if (type == ThriftType::kStop) return;
+    if (byte >> 4 == 0) PassVarint();
+    switch (type) {
+      case ThriftType::kInt32:
+      case ThriftType::kInt64:
+        PassVarint();
+        break;
+      case ThriftType::kBinary:
+        PassBytes(Varint());
+        break;
+      default:
+        Pass(type, false, depth + 1);
+    }
+  }
+}
+
 void ThriftWalk::Pass(uint8_t type, bool element, int depth) {
   if (depth > kMostDepth) {
     Fail();
@@ -43,11 +64,9 @@ void ThriftWalk::Pass(uint8_t type, bool element, int depth) {
       for (uint64_t left = List(&of); left > 0 && ok_; --left) Pass(of, true, depth + 1);
       return;
     }
-    case ThriftType::kStruct: {
-      int32_t number = 0;
-      while (const uint8_t of = Field(&number)) Pass(of, false, depth + 1);
+    case ThriftType::kStruct:
+      PassStruct(depth);
       return;
-    }
     default:  // maps, which footers have none of, and damage
       Fail();
   }

@@ -48,6 +48,18 @@ class ThriftWalk {
   }
 
   uint64_t Varint() {
+    if (end_ - at_ >= kLongest) {  // most are inside, and of one to three bytes
+      auto value = static_cast<uint64_t>(static_cast<uint8_t>(*at_++));
+      if (value < 0x80) return value;
+      value &= 0x7f;
+      for (int shift = 7; shift < 64; shift += 7) {
+        const auto byte = static_cast<uint8_t>(*at_++);
+        value |= static_cast<uint64_t>(byte & 0x7f) << shift;
+        if (byte < 0x80) return value;
+      }
+      Fail();
+      return 0;
+    }
     uint64_t value = 0;
     for (int shift = 0; shift < 64; shift += 7) {
       const uint8_t byte = Byte();
@@ -95,9 +107,12 @@ class ThriftWalk {
   // Passes over the value of a field.
   void Value(uint8_t type) { Pass(type, false, 0); }
   // Passes over a struct, which is an element of a list.
-  void Struct() { Pass(ThriftType::kStruct, true, 0); }
+  void Struct() { PassStruct(0); }
 
  private:
+  static constexpr int kLongest = 10;  // bytes of a varint
+
+  void PassStruct(int depth);
   void Pass(uint8_t type, bool element, int depth);
   void PassBytes(uint64_t count) {
     if (count > static_cast<uint64_t>(end_ - at_)) {
@@ -107,9 +122,14 @@ class ThriftWalk {
     }
   }
   void PassVarint() {
-    // No longer than Varint() accepts.
-    for (int bytes = 0; bytes < 10; ++bytes) {
-      if (Byte() < 0x80) return;
+    if (end_ - at_ >= kLongest) {
+      for (int bytes = 0; bytes < kLongest; ++bytes) {
+        if (static_cast<uint8_t>(*at_++) < 0x80) return;
+      }
+    } else {
+      for (int bytes = 0; bytes < kLongest; ++bytes) {
+        if (Byte() < 0x80) return;
+      }
     }
     Fail();
   }

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "fastload/base/status.h"
 
@@ -22,26 +24,49 @@ class KeptFile {
   // Returns `bytes` bytes from `offset` on. Fails if the file ends earlier.
   Result<std::string> Read(int64_t offset, int64_t bytes) const;
 
+  // Returns the hash of the bytes from `offset` on, to the file's end. The bytes are read,
+  // not mapped, so that they do not count as memory of the process.
+  Result<uint64_t> Hash(int64_t offset) const;
+
+  // Returns the file's bytes where they are mapped, shared by all processes that map them;
+  // empty where a page that the system can't read would end the process: in a file of a
+  // network.
+  std::string_view Mapped() const { return mapped_; }
+
+  int fd() const { return fd_; }
+
  private:
   const int fd_;
+  const std::string_view mapped_;
+};
+
+// Bytes, and what keeps them in memory.
+struct BytesView {
+  std::string_view bytes;
+  std::shared_ptr<const void> owner;
 };
 
 class KeptBytes {
  public:
   KeptBytes() = default;
   explicit KeptBytes(std::string bytes)
-      : size_(static_cast<int64_t>(bytes.size())), bytes_(std::move(bytes)) {}
+      : size_(static_cast<int64_t>(bytes.size())),
+        bytes_(std::make_shared<const std::string>(std::move(bytes))) {}
   KeptBytes(std::shared_ptr<const KeptFile> file, int64_t offset, int64_t bytes)
       : file_(std::move(file)), offset_(offset), size_(bytes) {}
 
   int64_t size() const { return size_; }
   Result<std::string> Read(int64_t offset, int64_t bytes) const;
+  // Returns the same bytes without a copy, where they are in memory or mapped.
+  Result<BytesView> View(int64_t offset, int64_t bytes) const;
 
  private:
+  Status Check(int64_t offset, int64_t bytes) const;
+
   std::shared_ptr<const KeptFile> file_;  // null: bytes_ holds the bytes
   int64_t offset_ = 0;
   int64_t size_ = 0;
-  std::string bytes_;
+  std::shared_ptr<const std::string> bytes_;
 };
 
 }  // namespace fastload

@@ -8,31 +8,19 @@
 namespace fastload {
 namespace {
 
-struct FactsHead {
-  uint32_t leaves;
-  uint32_t row_groups;
-};
-
-struct FactsPlace {
-  uint32_t leaf;
-  uint32_t unused;
-  uint64_t start;  // of the leaf's numbers in the bytes
-};
+// Little-endian, like all machines that fastload runs on.
+using LeafEnd = uint32_t;
 
 constexpr size_t kFields = 14;
-
-// Stands before the numbers of a leaf. The numbers of each field follow, one field after
-// the other.
-struct LeafHead {
-  std::array<int64_t, kFields> least;
-  std::array<uint8_t, kFields> width;  // 0, 1, 2, 4 or 8 bytes a number
-  std::array<uint8_t, 2> unused;
-};
-
 constexpr int64_t kMarksNoCompression = 1;
 constexpr int64_t kLeavesOutHeader = 2;
 
-std::array<int64_t, kFields> NumbersOf(const FooterChunk& chunk) {
+// A leaf begins with a byte for each field: the bytes of its least number, and in the upper
+// half the bytes of a distance.
+
+using Numbers = std::array<int64_t, kFields>;
+
+Numbers NumbersOf(const FooterChunk& chunk) {
   return {chunk.offset,
           chunk.compressed_bytes,
           chunk.uncompressed_bytes,
@@ -50,7 +38,7 @@ std::array<int64_t, kFields> NumbersOf(const FooterChunk& chunk) {
               (chunk.leaves_out_header ? kLeavesOutHeader : 0)};
 }
 
-FooterChunk ChunkOf(const std::array<int64_t, kFields>& numbers) {
+FooterChunk ChunkOf(const Numbers& numbers) {
   return {.offset = numbers[0],
           .compressed_bytes = numbers[1],
           .uncompressed_bytes = numbers[2],
@@ -65,154 +53,150 @@ FooterChunk ChunkOf(const std::array<int64_t, kFields>& numbers) {
           .leaves_out_header = (numbers[13] & kLeavesOutHeader) != 0};
 }
 
+// Small numbers of either sign become small ones without.
+uint64_t ZigZag(int64_t number) {
+  return static_cast<uint64_t>(number) << 1 ^ static_cast<uint64_t>(number >> 63);
+}
+int64_t OfZigZag(uint64_t number) {
+  return static_cast<int64_t>((number >> 1) ^ (0 - (number & 1)));
+}
+
+uint8_t BytesOf(uint64_t number) {
+  uint8_t bytes = 0;
+  for (; number != 0; number >>= 8) ++bytes;
+  return bytes;
+}
+
 uint8_t WidthOf(uint64_t most) {
-  if (most == 0) return 0;
-  if (most <= UINT8_MAX) return 1;
-  if (most <= UINT16_MAX) return 2;
-  return most <= UINT32_MAX ? 4 : 8;
+  const uint8_t bytes = BytesOf(most);
+  if (bytes <= 2) return bytes;
+  return bytes <= 4 ? 4 : 8;
 }
 
-template <typename T>
-void Add(const T& value, std::string* to) {
-  to->append(reinterpret_cast<const char*>(&value), sizeof(value));
+uint64_t LoadBytes(const char* from, size_t bytes) {
+  uint64_t number = 0;
+  std::memcpy(&number, from, bytes);
+  return number;
 }
 
-template <typename T>
-T LoadAs(const char* from) {
-  T value;
-  std::memcpy(&value, from, sizeof(value));
-  return value;
-}
-
-uint64_t LoadNumber(const char* from, uint8_t width) {
+uint64_t LoadDistance(const char* from, size_t width) {
   switch (width) {
     case 1:
-      return LoadAs<uint8_t>(from);
+      return LoadBytes(from, 1);
     case 2:
-      return LoadAs<uint16_t>(from);
+      return LoadBytes(from, 2);
     case 4:
-      return LoadAs<uint32_t>(from);
-    default:
-      return LoadAs<uint64_t>(from);
+      return LoadBytes(from, 4);
+    case 8:
+      return LoadBytes(from, 8);
+    default:  // no facts have such a width
+      return LoadBytes(from, width);
   }
 }
 
-// Little-endian, like all machines that fastload runs on.
 void AddLeaf(const std::vector<FooterChunk>& chunks, std::string* to) {
-  std::array<int64_t, kFields> most{};
-  LeafHead head{};
-  for (size_t g = 0; g < chunks.size(); ++g) {
-    const auto numbers = NumbersOf(chunks[g]);
+  Numbers least = NumbersOf(chunks[0]);
+  Numbers most = least;
+  for (const FooterChunk& chunk : chunks) {
+    const Numbers numbers = NumbersOf(chunk);
     for (size_t f = 0; f < kFields; ++f) {
-      head.least[f] = g == 0 ? numbers[f] : std::min(head.least[f], numbers[f]);
-      most[f] = g == 0 ? numbers[f] : std::max(most[f], numbers[f]);
+      least[f] = std::min(least[f], numbers[f]);
+      most[f] = std::max(most[f], numbers[f]);
     }
   }
-  const auto distance = [&head](int64_t number, size_t field) {
-    return static_cast<uint64_t>(number) - static_cast<uint64_t>(head.least[field]);
+  const auto distance = [&least](int64_t number, size_t field) {
+    return static_cast<uint64_t>(number) - static_cast<uint64_t>(least[field]);
   };
-  size_t bytes = 0;
+  const size_t start = to->size();
+  to->resize(start + kFields);
+  std::array<size_t, kFields> width{};
   for (size_t f = 0; f < kFields; ++f) {
-    head.width[f] = WidthOf(distance(most[f], f));
-    bytes += head.width[f];
+    width[f] = WidthOf(distance(most[f], f));
+    const uint64_t number = ZigZag(least[f]);
+    const uint8_t bytes = BytesOf(number);
+    (*to)[start + f] = static_cast<char>(width[f] << 4 | bytes);
+    to->append(reinterpret_cast<const char*>(&number), bytes);
   }
-  Add(head, to);
-  size_t at = to->size();
-  to->resize(at + bytes * chunks.size());
   std::array<size_t, kFields> starts{};
+  size_t end = to->size();
   for (size_t f = 0; f < kFields; ++f) {
-    starts[f] = at;
-    at += head.width[f] * chunks.size();
+    starts[f] = end;
+    end += width[f] * chunks.size();
   }
+  to->resize(end);
   for (size_t g = 0; g < chunks.size(); ++g) {
-    const auto numbers = NumbersOf(chunks[g]);
+    const Numbers numbers = NumbersOf(chunks[g]);
     for (size_t f = 0; f < kFields; ++f) {
       const uint64_t number = distance(numbers[f], f);
-      std::memcpy(to->data() + starts[f] + g * head.width[f], &number, head.width[f]);
+      std::memcpy(to->data() + starts[f] + g * width[f], &number, width[f]);
     }
   }
-}
-
-bool IsWidth(uint8_t width) {
-  return width == 0 || width == 1 || width == 2 || width == 4 || width == 8;
 }
 
 }  // namespace
 
-std::string LeafFacts::Pack(const std::vector<int32_t>& leaves,
-                            const std::vector<std::vector<FooterChunk>>& chunks) {
-  std::string bytes;
-  const size_t row_groups = chunks.empty() ? 0 : chunks[0].size();
-  Add(FactsHead{static_cast<uint32_t>(leaves.size()), static_cast<uint32_t>(row_groups)},
-      &bytes);
-  const size_t places = bytes.size();
-  bytes.resize(places + leaves.size() * sizeof(FactsPlace));
-  for (size_t i = 0; i < leaves.size(); ++i) {
-    const FactsPlace place{static_cast<uint32_t>(leaves[i]), 0, bytes.size()};
-    std::memcpy(bytes.data() + places + i * sizeof(FactsPlace), &place, sizeof(place));
-    AddLeaf(chunks[i], &bytes);
+std::string LeafFacts::Pack(const std::vector<std::vector<FooterChunk>>& chunks) {
+  std::string bytes(chunks.size() * sizeof(LeafEnd), '\0');
+  for (size_t leaf = 0; leaf < chunks.size(); ++leaf) {
+    if (!chunks[leaf].empty()) AddLeaf(chunks[leaf], &bytes);
+    // Facts take less than their footer, whose length has 32 bits.
+    const auto end = static_cast<LeafEnd>(bytes.size());
+    std::memcpy(bytes.data() + leaf * sizeof(end), &end, sizeof(end));
   }
   return bytes;
 }
 
-std::unique_ptr<const LeafFacts> LeafFacts::Of(std::string_view bytes, size_t row_groups,
-                                               std::shared_ptr<const void> owner) {
-  if (bytes.size() < sizeof(FactsHead)) return nullptr;
-  const FactsHead head = LoadAs<FactsHead>(bytes.data());
-  const size_t most = (bytes.size() - sizeof(FactsHead)) / (sizeof(FactsPlace) + sizeof(LeafHead));
-  if (head.row_groups != row_groups || head.leaves > most) return nullptr;
-  uint64_t end = sizeof(FactsHead) + head.leaves * sizeof(FactsPlace);
-  int64_t before = -1;
-  for (size_t i = 0; i < head.leaves; ++i) {
-    const auto place = LoadAs<FactsPlace>(bytes.data() + sizeof(FactsHead) + i * sizeof(FactsPlace));
-    if (place.start != end || place.leaf <= before || bytes.size() - end < sizeof(LeafHead)) {
-      return nullptr;
-    }
-    before = place.leaf;
-    const auto of_leaf = LoadAs<LeafHead>(bytes.data() + end);
-    size_t width = 0;
-    for (const uint8_t one : of_leaf.width) {
-      if (!IsWidth(one)) return nullptr;
-      width += one;
-    }
-    end += sizeof(LeafHead);
-    if (width > 0 && row_groups > (bytes.size() - end) / width) return nullptr;
-    end += width * row_groups;
-  }
-  if (end != bytes.size()) return nullptr;
-  return std::unique_ptr<const LeafFacts>(
-      new LeafFacts(bytes, head.leaves, row_groups, std::move(owner)));
+LeafFacts::LeafFacts(std::string_view bytes, size_t leaves, size_t row_groups,
+                     std::shared_ptr<const void> owner)
+    : bytes_(bytes),
+      leaves_(leaves),
+      row_groups_(row_groups),
+      owner_(std::move(owner)) {}
+
+std::string_view LeafFacts::BytesOf(size_t leaf) const {
+  const size_t ends = leaves_ * sizeof(LeafEnd);
+  if (bytes_.size() < ends) return {};
+  const auto end_of = [&](size_t i) {
+    return static_cast<size_t>(
+        LoadBytes(bytes_.data() + i * sizeof(LeafEnd), sizeof(LeafEnd)));
+  };
+  const size_t start = leaf == 0 ? ends : end_of(leaf - 1);
+  const size_t end = end_of(leaf);
+  if (start < ends || end < start || end > bytes_.size()) return {};
+  return bytes_.substr(start, end - start);
 }
 
-int64_t LeafFacts::Find(int32_t leaf) const {
-  const char* const places = bytes_.data() + sizeof(FactsHead);
-  size_t first = 0;
-  size_t end = leaves_;
-  while (first < end) {
-    const size_t middle = first + (end - first) / 2;
-    const auto place = LoadAs<FactsPlace>(places + middle * sizeof(FactsPlace));
-    const auto found = static_cast<int32_t>(place.leaf);
-    if (found == leaf) return static_cast<int64_t>(place.start);
-    if (found < leaf) {
-      first = middle + 1;
-    } else {
-      end = middle;
-    }
+std::optional<FooterChunk> LeafFacts::Chunk(size_t leaf, size_t row_group) const {
+  if (leaf >= leaves_ || row_group >= row_groups_) return std::nullopt;
+  const std::string_view of_leaf = BytesOf(leaf);
+  if (of_leaf.size() < kFields) return std::nullopt;
+  std::array<uint8_t, kFields> widths{};
+  std::memcpy(widths.data(), of_leaf.data(), kFields);
+  size_t least_bytes = 0;
+  size_t width = 0;
+  for (const uint8_t both : widths) {
+    least_bytes += both & 0x0f;
+    width += both >> 4;
+    if ((both & 0x0f) > 8 || both >> 4 > 8) return std::nullopt;
   }
-  return -1;
-}
-
-FooterChunk LeafFacts::Chunk(int64_t place, size_t row_group) const {
-  const char* at = bytes_.data() + place;
-  const auto head = LoadAs<LeafHead>(at);
-  at += sizeof(head);
-  std::array<int64_t, kFields> numbers = head.least;
+  const size_t head = kFields + least_bytes;
+  if (head > of_leaf.size()) return std::nullopt;
+  const size_t left = of_leaf.size() - head;
+  if (width == 0 ? left != 0 : left % width != 0 || left / width != row_groups_) {
+    return std::nullopt;
+  }
+  const char* least = of_leaf.data() + kFields;
+  const char* distances = least + least_bytes;
+  Numbers numbers{};
   for (size_t f = 0; f < kFields; ++f) {
-    const uint8_t width = head.width[f];
-    if (width == 0) continue;
-    const uint64_t distance = LoadNumber(at + row_group * width, width);
+    const size_t bytes = widths[f] & 0x0f;
+    const size_t of_distance = widths[f] >> 4;
+    numbers[f] = OfZigZag(LoadBytes(least, bytes));
+    least += bytes;
+    if (of_distance == 0) continue;
+    const uint64_t distance = LoadDistance(distances + row_group * of_distance, of_distance);
     numbers[f] = static_cast<int64_t>(static_cast<uint64_t>(numbers[f]) + distance);
-    at += row_groups_ * width;
+    distances += row_groups_ * of_distance;
   }
   return ChunkOf(numbers);
 }

@@ -1,10 +1,11 @@
-// What footers say of many column chunks, as arrays of numbers by leaf: the numbers of a
-// chunk are found by the index of its row group, and nothing is parsed.
+// What a footer says of column chunks, as arrays of numbers by leaf: the numbers of a chunk
+// are found by the index of its row group, and nothing is parsed.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,34 +14,24 @@
 
 namespace fastload {
 
-// The chunks of some leaves of a file. The bytes are the same in memory and on disk: a
-// head, the leaves in order with the place of their arrays, the arrays. Each array stores
-// the distances from its least number in as few bytes as the largest one needs.
-// Immutable.
+// The chunks of a file. The bytes are the same in memory and on disk: where each leaf ends,
+// then the leaves. A leaf has the least number of each field, and the distances from the
+// least number by row group, in as few bytes as the largest one needs. Immutable.
 class LeafFacts {
  public:
-  // Returns the bytes of facts. `chunks[i]` are the chunks of `leaves[i]` by row group;
-  // `leaves` are sorted.
-  static std::string Pack(const std::vector<int32_t>& leaves,
-                          const std::vector<std::vector<FooterChunk>>& chunks);
+  // Returns the bytes of facts. `chunks` are by leaf and row group; a leaf may have none.
+  static std::string Pack(const std::vector<std::vector<FooterChunk>>& chunks);
 
-  // Takes bytes that Pack() returned, which `owner` keeps in memory. Returns no facts if
-  // the bytes are not facts of a file of `row_groups` row groups: no number of `bytes` is
-  // believed that leads outside them.
-  static std::unique_ptr<const LeafFacts> Of(std::string_view bytes, size_t row_groups,
-                                             std::shared_ptr<const void> owner);
+  // Takes bytes that Pack() returned for `leaves` leaves, which `owner` keeps in memory.
+  // No byte is believed: numbers are found inside `bytes`, whatever they are.
+  LeafFacts(std::string_view bytes, size_t leaves, size_t row_groups,
+            std::shared_ptr<const void> owner);
 
-  // Returns the place of a leaf, or -1 if its facts are not here.
-  int64_t Find(int32_t leaf) const;
-  // Returns the numbers of a chunk. `place` is what Find() returned.
-  FooterChunk Chunk(int64_t place, size_t row_group) const;
-
-  int64_t bytes() const { return static_cast<int64_t>(bytes_.size()); }
+  // Returns the numbers of a chunk, or nullopt if there are none or they are damaged.
+  std::optional<FooterChunk> Chunk(size_t leaf, size_t row_group) const;
 
  private:
-  LeafFacts(std::string_view bytes, size_t leaves, size_t row_groups,
-            std::shared_ptr<const void> owner)
-      : bytes_(bytes), leaves_(leaves), row_groups_(row_groups), owner_(std::move(owner)) {}
+  std::string_view BytesOf(size_t leaf) const;
 
   const std::string_view bytes_;
   const size_t leaves_;

@@ -1,7 +1,5 @@
 #include "fastload/source/leaf_summary.h"
 
-#include <algorithm>
-#include <utility>
 
 namespace fastload {
 
@@ -26,12 +24,8 @@ Result<std::vector<LeafSummary>> SummarizeLeaves(
     return Status::Invalid("Expected a leaf for each column and file, got fewer");
   }
   std::vector<LeafSummary> summaries(leaves.size());
-  std::vector<std::pair<size_t, int32_t>> unknown;  // column, and its leaf
-  std::vector<int32_t> indices;                     // of the unknown leaves, sorted
   for (size_t f = 0; f < footers.size(); ++f) {
     ARROW_ASSIGN_OR_RAISE(const auto packed, footers[f]->PackedTotals());
-    unknown.clear();
-    indices.clear();
     for (size_t c = 0; c < leaves.size(); ++c) {
       if (leaves[c][f] < 0) continue;
       const auto leaf = static_cast<size_t>(leaves[c][f]);
@@ -39,13 +33,8 @@ Result<std::vector<LeafSummary>> SummarizeLeaves(
         Add(packed[leaf], f, &summaries[c]);
         continue;
       }
-      unknown.emplace_back(c, leaves[c][f]);
-      indices.push_back(leaves[c][f]);
-    }
-    std::ranges::sort(indices);
-    for (const auto& [column, leaf] : unknown) {
-      ARROW_ASSIGN_OR_RAISE(const auto chunks, footers[f]->Chunks(leaf, indices));
-      Add(TotalsOf(chunks), f, &summaries[column]);
+      ARROW_ASSIGN_OR_RAISE(const auto chunks, footers[f]->Chunks(leaves[c][f]));
+      Add(TotalsOf(chunks), f, &summaries[c]);
     }
   }
   return summaries;

@@ -20,8 +20,14 @@ constexpr int64_t kMostShrinking = 64;
 // The head of a packed footer. Little-endian, like all machines that fastload runs on.
 struct Head {
   int64_t leaves = 0;
+  int64_t facts_bytes = 0;
   int64_t tail_bytes = 0;
   int64_t packed_bytes = 0;  // equal to tail_bytes: not compressed
+
+  int64_t facts_start() const {
+    return static_cast<int64_t>(sizeof(Head)) +
+           leaves * static_cast<int64_t>(sizeof(LeafTotals));
+  }
 };
 
 constexpr auto kHeadBytes = static_cast<int64_t>(sizeof(Head));
@@ -32,9 +38,10 @@ Result<Head> ReadHead(const KeptBytes& bytes) {
   Head head;
   std::memcpy(&head, text.data(), sizeof(head));
   const int64_t rest = bytes.size() - kHeadBytes;
-  if (head.leaves < 0 || head.leaves > rest / kTotalsBytes || head.tail_bytes < 0 ||
+  if (head.leaves < 0 || head.leaves > rest / kTotalsBytes || head.facts_bytes < 0 ||
+      head.facts_bytes > rest - head.leaves * kTotalsBytes || head.tail_bytes < 0 ||
       head.tail_bytes > kMostTailBytes ||
-      head.packed_bytes != rest - head.leaves * kTotalsBytes ||
+      head.packed_bytes != rest - head.leaves * kTotalsBytes - head.facts_bytes ||
       head.tail_bytes / kMostShrinking > head.packed_bytes) {
     return MakeError(ErrorKind::kStorage,
                      "Expected a kept footer, got bytes without its head");
@@ -79,11 +86,16 @@ Result<std::vector<LeafTotals>> PackedFooter::Totals() const {
   return totals;
 }
 
+Result<BytesView> PackedFooter::Facts() const {
+  ARROW_ASSIGN_OR_RAISE(const Head head, ReadHead(bytes_));
+  return bytes_.View(head.facts_start(), head.facts_bytes);
+}
+
 Result<std::string> PackedFooter::Tail() const {
   ARROW_ASSIGN_OR_RAISE(const Head head, ReadHead(bytes_));
   ARROW_ASSIGN_OR_RAISE(
       std::string packed,
-      bytes_.Read(kHeadBytes + head.leaves * kTotalsBytes, head.packed_bytes));
+      bytes_.Read(head.facts_start() + head.facts_bytes, head.packed_bytes));
   if (head.packed_bytes == head.tail_bytes) return packed;
   const auto codec = MakeCodec();
   if (codec == nullptr) return Status::NotImplemented("Arrow was built without zstd");
@@ -100,16 +112,17 @@ Result<std::string> PackedFooter::Tail() const {
 }
 
 Result<std::string> PackFooter(const std::vector<LeafTotals>& totals,
-                               std::string_view tail) {
+                               std::string_view facts, std::string_view tail) {
   const std::string packed = Compressed(tail);
+  const size_t totals_bytes = totals.size() * sizeof(LeafTotals);
   const Head head{.leaves = static_cast<int64_t>(totals.size()),
+                  .facts_bytes = static_cast<int64_t>(facts.size()),
                   .tail_bytes = static_cast<int64_t>(tail.size()),
                   .packed_bytes = static_cast<int64_t>(packed.size())};
-  const size_t totals_bytes = totals.size() * sizeof(LeafTotals);
   std::string bytes(sizeof(head) + totals_bytes, '\0');
   std::memcpy(bytes.data(), &head, sizeof(head));
   std::memcpy(bytes.data() + sizeof(head), totals.data(), totals_bytes);
-  bytes.append(packed);
+  bytes.append(facts).append(packed);
   return bytes;
 }
 

@@ -1,5 +1,5 @@
-// A file's footer in few bytes: the totals that every file is asked for, then the
-// compressed footer.
+// A file's footer in few bytes: the totals that every file is asked for, the facts of all
+// chunks, then the compressed footer.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +32,8 @@ class PackedFooter {
 
   // Returns the totals by leaf.
   Result<std::vector<LeafTotals>> Totals() const;
+  // Returns the bytes of LeafFacts, without a copy where that is possible.
+  Result<BytesView> Facts() const;
   // Returns the end of the file, from its footer on.
   Result<std::string> Tail() const;
   Result<std::string> Bytes() const { return bytes_.Read(0, bytes_.size()); }
@@ -41,6 +43,6 @@ class PackedFooter {
 };
 
 Result<std::string> PackFooter(const std::vector<LeafTotals>& totals,
-                               std::string_view tail);
+                               std::string_view facts, std::string_view tail);
 
 }  // namespace fastload

@@ -5,7 +5,7 @@ and all footers of one directory of files are in the same shard. Another format 
 another directory, which is left alone.
 
 A pack is one file. It begins with a head of 56 bytes: magic; numbers of entries, row groups and
-schemas; bytes of the schemas and of the packed footers; CRC-32 of everything after the head. After
+schemas; bytes of the schemas and of the packed footers; XXH64 of everything after the head. After
 the head come the entries, the rows of all row groups as int64, the lengths of the schemas' tails as
 int64, the tails, and the footers as `Footer.pack` packs them. A pack appears by an atomic rename
 and never changes; no part of a pack is ever executed.
@@ -17,7 +17,6 @@ import contextlib
 import os
 import struct
 import time
-import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -50,8 +49,8 @@ _SUFFIX = ".pack"
 _MOST_PACKS = 16
 _TRIES = 3
 
-_MAGIC = b"FLFOOT01"
-_HEAD = struct.Struct("<8s5qI4x")
+_MAGIC = b"FLFOOT02"
+_HEAD = struct.Struct("<8s5qQ")
 _ENTRY = np.dtype(
     [
         ("key", "S32"),
@@ -62,7 +61,6 @@ _ENTRY = np.dtype(
         ("bytes", "<i8"),
     ]
 )
-_BLOCK_BYTES = 1 << 20
 _MOST = 1 << 40  # the limit of each number in a head
 
 
@@ -133,7 +131,7 @@ class FooterPack:
             head = file.read(_HEAD.size)
             if len(head) < _HEAD.size:
                 raise ValueError("Expected a pack of footers, got a shorter file")
-            magic, entries, groups, tails, tail_bytes, packed_bytes, crc = _HEAD.unpack(head)
+            magic, entries, groups, tails, tail_bytes, packed_bytes, checksum = _HEAD.unpack(head)
             counts = (entries, groups, tails, tail_bytes, packed_bytes)
             if magic != _MAGIC or not all(0 <= count < _MOST for count in counts):
                 raise ValueError("Expected a pack of footers, got other bytes")
@@ -141,11 +139,7 @@ class FooterPack:
             if os.fstat(file.fileno()).st_size != start + packed_bytes:
                 raise ValueError("Expected a whole pack of footers, got a part")
             index = file.read(start - _HEAD.size)
-            found = zlib.crc32(index)
-            # The pack is read, not mapped, so that it does not count as this process's memory.
-            while check and (block := file.read(_BLOCK_BYTES)):
-                found = zlib.crc32(block, found)
-        if check and found != crc:
+        if check and self._kept.hash(_HEAD.size) != checksum:
             raise ValueError("The checksum of a pack of footers does not match its bytes")
         self._parse(index, entries, groups, tails, start, schemas)
 
@@ -231,9 +225,9 @@ def pack_parts(footers: Sequence[NewFooter]) -> list[bytes]:
     rows = [footer.rows for footer in footers]
     body = [entries.tobytes(), *rows, lengths.tobytes(), *tails]
     body += [footer.packed for footer in footers]
-    crc = 0
+    checksum = core.Hash64()
     for part in body:
-        crc = zlib.crc32(part, crc)
+        checksum.update(part)
     counts = (
         len(footers),
         int(entries["row_groups"].sum()),
@@ -241,7 +235,7 @@ def pack_parts(footers: Sequence[NewFooter]) -> list[bytes]:
         int(lengths.sum()),
         int(entries["bytes"].sum()),
     )
-    return [_HEAD.pack(_MAGIC, *counts, crc), *body]
+    return [_HEAD.pack(_MAGIC, *counts, checksum.digest), *body]
 
 
 class FooterKey:
@@ -278,7 +272,7 @@ class FooterCache:
     def __init__(self, schemas: core.FooterSchemas, home: Path | None = None) -> None:
         self._schemas = schemas
         self._directory = CacheDirectory(
-            "footers-2", "footers", "they are read again next time", home
+            "footers-3", "footers", "they are read again next time", home
         )
 
     def load(self, keys: Iterable[FooterKey]) -> dict[str, PackedFooter]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import stat
@@ -35,8 +36,13 @@ _TAIL_BYTES = 64 << 10
 _THREADS = 8
 # Footers in the page cache are read sooner than threads start.
 _ALONE_S = 0.002
-# Footers are read, and then kept, in groups of this size: an interrupted start loses one group.
+# A larger footer takes some milliseconds to read, which several threads share.
+_LARGE_BYTES = 1 << 20
+# Footers are read, and then kept, in groups: an interrupted start loses one group. A group has
+# this many files, and about as many bytes as memory has room for.
 _AT_ONCE = 8192
+_FIRST = 64  # files of the first group, which tells how large footers are
+_GROUP_BYTES = 128 << 20
 # Footers beyond this limit are packed.
 _UNPACKED_BYTES = 64 << 20
 # The footers of fewer local files are read as quickly as they are found in the cache; with many
@@ -106,8 +112,10 @@ class _Reading:
         if cache is not None:
             self._take_packed(self._keys, cache.load(self._keys.values()))
         lacking = [index for index, result in enumerate(self._results) if result is None]
-        for first in range(0, len(lacking), _AT_ONCE):
-            some = lacking[first : first + _AT_ONCE]
+        done, at_once = 0, min(_AT_ONCE, _FIRST)
+        while done < len(lacking):
+            some = lacking[done : done + at_once]
+            done += len(some)
             self._read_local([i for i in some if self._found[i].stored is None])
             self._read_remote([i for i in some if self._found[i].stored is not None])
             if cache is not None:
@@ -115,6 +123,8 @@ class _Reading:
                 packed = cache.store(new)
                 if self._is_full:
                     self._take_packed(self._new, packed)
+            kept = sum(len(footer.packed) for footer in self._new.values())
+            at_once = min(_AT_ONCE, max(1, len(some) * _GROUP_BYTES // max(1, kept)))
             self._new = {}
         return [result for result in self._results if result is not None]
 
@@ -156,13 +166,35 @@ class _Reading:
             assert file.stored is not None
             version = _Version(file.stored.size, -1)
             try:
-                self._take(index, await _read_stored(client, file, file.stored), version)
+                await take(client, index, file.stored, version)
             except CorruptFileError:  # the answer may have been wrong
                 await client.forget(file.kind, file.stored, 0, file.stored.size)
-                self._take(index, await _read_stored(client, file, file.stored), version)
+                await take(client, index, file.stored, version)
 
-        if indices:
+        async def take(
+            client: StoreClient, index: int, stored: StoredFile, version: _Version
+        ) -> None:
+            tail, needed = await _read_stored(client, self._found[index], stored, _TAIL_BYTES)
+            if needed < _LARGE_BYTES:
+                if needed > len(tail):
+                    tail, _ = await _read_stored(client, self._found[index], stored, needed)
+                self._take(index, tail[len(tail) - needed :], version)
+                return
+            async with large:
+                tail, _ = await _read_stored(client, self._found[index], stored, needed)
+                # The answers of the store are not to wait for a large footer.
+                loop = asyncio.get_running_loop()
+                await loop.run_in_executor(threads, self._take, index, tail, version)
+
+        if not indices:
+            return
+        cores = min(_THREADS, os.cpu_count() or 1)
+        large = asyncio.Semaphore(2 * cores)  # they would take much memory together
+        threads = ThreadPoolExecutor(cores, "fastload-footer")
+        try:
             self._storage.map(read, indices)
+        finally:
+            threads.shutdown(cancel_futures=True)
 
     def _take(self, index: int, tail: bytes, version: _Version) -> None:
         """Parse a footer, of which `tail` holds exactly the bytes, and add it to the results."""
@@ -230,16 +262,16 @@ def _key_of(file: FoundFile, version: _Version, storage: Stores) -> FooterKey | 
     return FooterKey(path, f"{store}:{file.stored.size}:{file.stored.version}")
 
 
-async def _read_stored(client: StoreClient, found: FoundFile, stored: StoredFile) -> bytes:
+async def _read_stored(
+    client: StoreClient, found: FoundFile, stored: StoredFile, most: int
+) -> tuple[bytes, int]:
+    """Return up to `most` bytes at a file's end, and how many of them the footer takes, or more."""
     path, size = found.path, stored.size
     try:
-        tail = bytes(await client.read(found.kind, stored, max(0, size - _TAIL_BYTES), size))
-        needed = core.Footer.tail_bytes(tail, size, os.fsencode(path))
-        if needed > len(tail):
-            tail = bytes(await client.read(found.kind, stored, size - needed, size))
+        tail = bytes(await client.read(found.kind, stored, max(0, size - most), size))
+        return tail, core.Footer.tail_bytes(tail, size, os.fsencode(path))
     except (SourceChangedError, StorageError) as error:
         raise type(error)(f"{error} - at {path}") from None
-    return tail[len(tail) - needed :]
 
 
 def _read_local(found: FoundFile) -> tuple[bytes, _Version]:

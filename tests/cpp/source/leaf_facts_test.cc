@@ -45,61 +45,59 @@ bool Equal(const FooterChunk& a, const FooterChunk& b) {
          a.leaves_out_header == b.leaves_out_header;
 }
 
-std::unique_ptr<const LeafFacts> FactsOf(std::string bytes, size_t row_groups) {
+std::unique_ptr<const LeafFacts> FactsOf(std::string bytes, size_t leaves,
+                                         size_t row_groups) {
   const auto owner = std::make_shared<const std::string>(std::move(bytes));
-  return LeafFacts::Of(*owner, row_groups, owner);
+  return std::make_unique<const LeafFacts>(*owner, leaves, row_groups, owner);
 }
 
 TEST(LeafFactsTest, NumbersOfEachWidthAreFound) {
   std::mt19937_64 random(7);
   for (const size_t row_groups : {1, 2, 300}) {
-    const std::vector<int32_t> leaves = {0, 3, 4, 900};
-    std::vector<std::vector<FooterChunk>> chunks(leaves.size());
-    const int bits[] = {1, 8, 31, 64};
-    for (size_t i = 0; i < leaves.size(); ++i) {
+    std::vector<std::vector<FooterChunk>> chunks(65);
+    for (size_t leaf = 1; leaf < chunks.size(); ++leaf) {
       for (size_t g = 0; g < row_groups; ++g) {
-        chunks[i].push_back(ChunkOf(&random, bits[i]));
+        chunks[leaf].push_back(ChunkOf(&random, static_cast<int>(leaf)));
       }
     }
-    const auto facts = FactsOf(LeafFacts::Pack(leaves, chunks), row_groups);
-    ASSERT_NE(facts, nullptr);
-    for (size_t i = 0; i < leaves.size(); ++i) {
-      const int64_t place = facts->Find(leaves[i]);
-      ASSERT_GE(place, 0);
-      for (size_t g = 0; g < row_groups; ++g) {
-        EXPECT_TRUE(Equal(facts->Chunk(place, g), chunks[i][g])) << leaves[i];
+    const auto facts = FactsOf(LeafFacts::Pack(chunks), chunks.size(), row_groups);
+    for (size_t g = 0; g < row_groups; ++g) {
+      EXPECT_FALSE(facts->Chunk(0, g).has_value());  // a leaf without chunks
+      for (size_t leaf = 1; leaf < chunks.size(); ++leaf) {
+        const auto found = facts->Chunk(leaf, g);
+        ASSERT_TRUE(found.has_value());
+        EXPECT_TRUE(Equal(*found, chunks[leaf][g])) << leaf;
       }
     }
-    for (const int32_t other : {-1, 1, 5, 899, 901}) EXPECT_EQ(facts->Find(other), -1);
+    EXPECT_FALSE(facts->Chunk(chunks.size(), 0).has_value());
+    EXPECT_FALSE(facts->Chunk(1, row_groups).has_value());
   }
 }
 
 TEST(LeafFactsTest, EqualNumbersTakeNoBytes) {
   const std::vector<FooterChunk> chunks(1000, FooterChunk{.offset = 4, .values = 10});
-  EXPECT_LT(LeafFacts::Pack({0}, {chunks}).size(), 200U);
+  EXPECT_LT(LeafFacts::Pack({chunks}).size(), 40U);
 }
 
 TEST(LeafFactsTest, OtherBytesAreNoFacts) {
   std::mt19937_64 random(7);
   const std::vector<FooterChunk> chunks = {ChunkOf(&random, 20), ChunkOf(&random, 40)};
-  const std::string whole = LeafFacts::Pack({2, 5}, {chunks, chunks});
-  ASSERT_NE(FactsOf(whole, 2), nullptr);
-  EXPECT_EQ(FactsOf(whole, 1), nullptr);
-  EXPECT_EQ(FactsOf(whole, 3), nullptr);
-  EXPECT_EQ(FactsOf(whole + "x", 2), nullptr);
+  const std::string whole = LeafFacts::Pack({chunks, chunks});
+  EXPECT_TRUE(FactsOf(whole, 2, 2)->Chunk(1, 1).has_value());
+  EXPECT_FALSE(FactsOf(whole, 2, 1)->Chunk(1, 0).has_value());
+  EXPECT_FALSE(FactsOf(whole, 2, 3)->Chunk(1, 0).has_value());
   for (size_t bytes = 0; bytes < whole.size(); ++bytes) {
-    EXPECT_EQ(FactsOf(whole.substr(0, bytes), 2), nullptr) << bytes;
+    EXPECT_FALSE(FactsOf(whole.substr(0, bytes), 2, 2)->Chunk(1, 0).has_value()) << bytes;
   }
-  // Whatever one byte becomes, numbers lie inside the bytes.
   for (size_t at = 0; at < whole.size(); ++at) {
     for (const int change : {0x01, 0x55, 0xff}) {
       std::string damaged = whole;
       damaged[at] = static_cast<char>(damaged[at] ^ change);
-      const auto facts = FactsOf(std::move(damaged), 2);
-      if (facts == nullptr) continue;
-      for (const int32_t leaf : {2, 5}) {
-        const int64_t place = facts->Find(leaf);
-        for (size_t g = 0; place >= 0 && g < 2; ++g) (void)facts->Chunk(place, g);
+      const auto facts = FactsOf(std::move(damaged), 2, 2);
+      for (const size_t leaf : {0, 1}) {
+        for (const size_t g : {0, 1}) {
+          (void)facts->Chunk(leaf, g);  // inside the bytes, whatever one byte becomes
+        }
       }
     }
   }
@@ -120,9 +118,8 @@ TEST(LeafFactsTest, ThreadsReadAFooterAtTheSameTime) {
     threads.emplace_back([&, t] {
       for (int32_t i = 0; i < leaves; ++i) {
         const int32_t leaf = (i + t) % leaves;
-        const std::vector<int32_t> also = {0, leaf};
         for (int32_t g = 0; g < spec.row_groups(); ++g) {
-          const auto got = spec.footer->Chunk(g, leaf, also);
+          const auto got = spec.footer->Chunk(g, leaf);
           ASSERT_TRUE(got.ok());
           const auto& of_leaf = expected[static_cast<size_t>(leaf)];
           EXPECT_TRUE(Equal(*got, of_leaf[static_cast<size_t>(g)]));

@@ -53,7 +53,7 @@ def cache(home):
 
 
 def packs(home):
-    return sorted(home.glob("footers-2/*/*.pack"))
+    return sorted(home.glob("footers-3/*/*.pack"))
 
 
 def same(footer, expected):
@@ -87,7 +87,7 @@ def test_footers_are_as_they_were(home):
         footer, expected = placed.footer(size, "here"), Footer(tail, size, "here")
         same(footer, expected)
         same(pickle.loads(pickle.dumps(footer)), expected)
-    assert home.joinpath("footers-2").stat().st_mode & 0o777 == 0o700
+    assert home.joinpath("footers-3").stat().st_mode & 0o777 == 0o700
 
 
 def test_another_version_is_not_found(home):
@@ -194,9 +194,9 @@ def test_a_directory_that_cannot_be_written(tmp_path, monkeypatch):
 def test_a_pack_of_another_format_is_left_alone(home):
     other = home / "footers-2"
     other.mkdir(parents=True)
-    (other / "x.pack").write_bytes(b"FLFOOT02")
+    (other / "x.pack").write_bytes(b"FLFOOT03")
     cache(home).store([new(key_of(1))])
-    assert (other / "x.pack").read_bytes() == b"FLFOOT02"
+    assert (other / "x.pack").read_bytes() == b"FLFOOT03"
 
 
 def _store_and_load(home, first):
