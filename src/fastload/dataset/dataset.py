@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
+from torch.utils.data import get_worker_info
 from typing_extensions import TypeVar
 
 from fastload.batch.batch import Batch
@@ -30,7 +31,7 @@ from fastload.dataset.passes.open_feed import FeedFactory
 from fastload.dataset.process_engine import ProcessEngine
 from fastload.dataset.ranks import Rank, rank_of, resolve_rank
 from fastload.dataset.resumable import Resumable
-from fastload.dataset.state import decode_state, encode_identity, encode_state
+from fastload.dataset.state import decode_state, encode_identity, encode_state, saved_window
 from fastload.dataset.step_rows import step_rows
 from fastload.dataset.trace import CAPACITY, Trace, recorded
 from fastload.dataset.warm import warm
@@ -42,6 +43,7 @@ from fastload.engine.stats import NO_MEMORY, Stats, stats_of
 from fastload.plan.options import Options, Uneven
 from fastload.plan.position import Position, steps_of
 from fastload.plan.rank_split import skipped_steps
+from fastload.plan.sequence import choose_window, rows_of_share
 from fastload.plan.units.canonical import row_units, slice_options
 from fastload.plan.units.weighted import UnknownWeights
 from fastload.rows.predicate import Predicate, parse_filters, parse_split
@@ -62,6 +64,7 @@ from fastload.runtime.hints import missing_attribute, with_hints
 from fastload.runtime.native import core
 from fastload.runtime.tracing import untraced
 from fastload.runtime.units import counted, parse_bytes
+from fastload.runtime.user_warnings import warn
 from fastload.schema.fields import Schema
 from fastload.schema.packs import Pack, TokenBudget, columns_of_pack, packed
 from fastload.schema.projection import plan_columns
@@ -81,6 +84,7 @@ if TYPE_CHECKING:
     from fastload.dataset.lookup import Indices
     from fastload.engine.engine import Engine
     from fastload.plan.intervals import Int64s
+    from fastload.plan.options import Window
     from fastload.plan.position import WorkerSlot
     from fastload.plan.steps import StepOfLeg
     from fastload.plan.units.units import Units
@@ -98,6 +102,9 @@ __all__ = ["FastParquetDataset"]
 _OF_DOCUMENTS = "of documents, not packed"
 # Number of rows in the core's batches when the dataset yields single rows (batch_size=None).
 _ROWS_AT_ONCE = 1024
+# A window of more shares of a rank, and of more bytes, costs so much that the user is told.
+_MANY_SHARES = 4
+_LARGE_WINDOW = 16 << 20
 
 
 def _pruned(filters: Any, table: Table) -> Sequence[TableFile]:
@@ -166,8 +173,12 @@ class FastParquetDataset(Resumable[_Item_co]):
             The kept rows are divided among the ranks into nearly equal slices.
         shuffle: True to permute row groups over the whole dataset, then rows within windows.
         shuffle_window: Number of rows that are shuffled at once; None chooses it.
-            None means 2**19 rows, or as many as decode to 512 MiB if these are fewer. Without
-            shuffle, so many rows are packed, or padded, together.
+            None means a rank's share of the epoch, but not fewer rows than an average row group
+            has, and at most 2**19 rows or 512 MiB of decoded rows. With `pack` or a `TokenBudget`,
+            or with `limit` or `offset`, it is a quarter of a share; with `canonical_ranks`, the
+            share is that of a slice. The first run chooses it: a state holds it, and a resume on
+            any number of ranks keeps it. A rank decodes the whole windows that its share touches.
+            Without shuffle, so many rows are packed, or padded, together.
         seed: Seed of all random choices.
         drop_last: True to leave out the last batch if the batch is short. If the dataset yields
             single rows, pass `drop_last` to DataLoader instead.
@@ -396,6 +407,8 @@ class FastParquetDataset(Resumable[_Item_co]):
         io, memory_budget = io or IO(), parse_bytes(memory_budget)
         self._rows_of_batch = 0  # rows of a batch that has no fixed number of them; 0 = it has
         self._buffers = 1  # as in `ProcessEngine`
+        self._window_given = shuffle_window
+        self._settles_window = False  # at the next `_resolved_rank`
         self._rank_arguments = (rank, world_size)
         self._rank: Rank | None = None
         if mesh is not None or rank is not None or world_size is not None:
@@ -485,10 +498,8 @@ class FastParquetDataset(Resumable[_Item_co]):
             (filter_schema, self._predicate) if selects else None,
             self._report,
         )
-        self._options = replace(
-            self._options,
-            shuffle_window=resolve_window(shuffle_window, self._projection.row_bytes),
-        )
+        self._most_window = resolve_window(shuffle_window, self._projection.row_bytes)
+        self._options = replace(self._options, shuffle_window=self._most_window)
         if by_tokens is not None:
             self._options = options_by_tokens(by_tokens, self._lists, self._options)
         self._weights: DatasetWeights | None = None
@@ -527,6 +538,8 @@ class FastParquetDataset(Resumable[_Item_co]):
             report=self._report,
         )
         self._ahead = LookAhead()
+        self._settles_window = in_windows
+        self._settle_window()
         self._engines.budget(workers=1)  # raises at once if memory_budget is too small
 
     @property
@@ -848,7 +861,67 @@ class FastParquetDataset(Resumable[_Item_co]):
     def _resolved_rank(self) -> Rank:
         if self._rank is None:
             self._rank = resolve_rank(*self._rank_arguments)
+        self._settle_window()
         return self._rank
+
+    def _settle_window(self) -> None:
+        """Once the rank is known, choose the shuffle window, or warn of the user's."""
+        if self._rank is None or not self._settles_window:
+            return
+        self._settles_window = False
+        world = self._rank.world
+        options, groups = self._options, self._rows.row_groups
+        if self._weights is not None:
+            options = options.weighted(self._weights.name)
+        if self._window_given is None:
+            self._use_window(choose_window(options, groups, world))
+            return
+        share = rows_of_share(options, groups.total_rows, world)
+        rows = min(slice_options(options).shuffle_window, groups.total_rows)
+        large = rows * self._projection.row_bytes > _LARGE_WINDOW
+        info = get_worker_info()
+        if rows > _MANY_SHARES * share and large and (info is None or not info.id):
+            slices = options.canonical_ranks or 1
+            warn(
+                f"shuffle_window={self._window_given} mixes {rows} rows at once, "
+                f"{rows // share} times the {share} rows of a rank's share of an epoch, and a rank "
+                "reads and decodes the whole windows that its share touches: pass "
+                f"shuffle_window={slices * share}, or leave shuffle_window out"
+            )
+
+    def _use_window(self, window: Window) -> None:
+        if window == self._options.window:
+            return
+        self._options = self._options.in_windows(window)
+        self._units.use_window(window)
+        self._engines.options, self._engines.window = self._options, window.rows
+        self._ahead.drop()
+        self.__dict__.pop("_digest", None)
+
+    def _use_windows(self, windows: tuple[Window | None, ...]) -> None:
+        for window in filter(None, windows):
+            self._settles_window = False
+            self._use_window(window)
+
+    @contextlib.contextmanager
+    def _in_windows(self, windows: tuple[Window | None, ...]) -> Iterator[None]:
+        before = self._options.window, self._settles_window
+        try:
+            self._use_windows(windows)
+            yield
+        finally:
+            self._use_window(before[0])
+            self._settles_window = before[1]
+
+    def _saved_window(self, state: Mapping[str, Any]) -> Window | None:
+        """Return the shuffle windows to take over from a state; None = those of the dataset stay.
+
+        Args:
+            state: the state, or the part of this source in the state of a mix.
+        """
+        if self._window_given is not None or self._engines.window is None:
+            return None
+        return saved_window(state, self._most_window)
 
     def _planned(self, io: IO, memory_budget: int) -> Units:
         """Return the units of the epochs; arguments as for `lengths_of`."""
@@ -896,10 +969,12 @@ class FastParquetDataset(Resumable[_Item_co]):
         return step_rows(shares, position, [(self._source, self._rows, self._units)])[0]
 
     def _encoded(self, position: Position, worker: tuple[int, int] | None = None) -> dict[str, Any]:
+        self._resolved_rank()
         options = self._options.weighted(position.weights)
         return encode_state(self._source, options, self._predicate, position, worker)
 
     def _identity(self) -> dict[str, Any]:
+        self._resolved_rank()
         # A position names the weights of its epoch.
         options = self._options.weighted("")
         return encode_identity(self._source, options, self._predicate)
@@ -907,16 +982,17 @@ class FastParquetDataset(Resumable[_Item_co]):
     def _decoded(
         self, state: Mapping[str, Any], worker: tuple[int, int] | None
     ) -> tuple[Position, bool]:
-        options = self._options
-        if self._weights is not None:
-            options = self._weights.options_of(state, options)
-        decoded = decode_state(state, self._source, options, self._predicate, worker)
-        position = decoded[0]
-        if not position.progress:
-            return decoded
-        # Raises if this dataset cannot have made the progress.
-        self._units.check(position)
-        return decoded
+        windows = (self._saved_window(state),)
+        with self._in_windows(windows):
+            options = self._options
+            if self._weights is not None:
+                options = self._weights.options_of(state, options)
+            position, own = decode_state(state, self._source, options, self._predicate, worker)
+            if position.progress:
+                # Raises if this dataset cannot have made the progress.
+                self._units.check(position)
+            self._engines.budget(workers=1)  # raises if memory_budget is too small
+        return replace(position, windows=windows), own
 
     def _give(self, order: PassStart) -> None:
         super()._give(order)

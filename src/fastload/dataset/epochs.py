@@ -53,6 +53,9 @@ then. Weights that are set once a process was started are also written to shared
 digest, before the record names them. A worker copies them when it plans an epoch that has them.
 They stay there as long as a pass or an order may need them (`weights_in_use`).
 
+*Which windows.* A loaded state may have other shuffle windows than the dataset chose. The position
+carries them, and a worker takes them over when its pass begins there.
+
 *Which batches.* `load_state_dict` ends the running pass, also one of workers. Their batches carry
 the number of the order that their pass follows, and the process that has given a newer order by
 `load_state_dict` refuses them when they arrive (`end_passes`). What a `collate_fn` or a DataLoader
@@ -80,6 +83,7 @@ from typing import TYPE_CHECKING, Any
 from torch.utils.data import get_worker_info
 
 from fastload.batch.transport import EndedPasses
+from fastload.plan.options import Window
 from fastload.plan.position import Leg, Position
 from fastload.runtime.shared_record import SharedArrays, SharedRecord
 
@@ -454,16 +458,18 @@ def _weighed(position: Position, weights: str) -> Position:
 def _encoded(order: PassStart) -> list[Any]:
     position = order.position
     legs = [[leg.world, leg.workers, leg.delivered] for leg in position.progress]
-    return [position.seed, position.epoch, legs, order.stays, position.seeds, position.weights]
+    of_epoch = [position.seeds, position.weights, position.windows]
+    return [position.seed, position.epoch, legs, order.stays, *of_epoch]
 
 
 def _decoded(encoded: list[Any] | PassStart) -> PassStart:
     """Return an order that a record holds: itself as long as the record is private."""
     if isinstance(encoded, PassStart):
         return encoded
-    seed, epoch, legs, stays, seeds, weights = encoded
+    seed, epoch, legs, stays, seeds, weights, windows = encoded
     progress = tuple(Leg(*leg) for leg in legs)
-    position = Position(seed, epoch, progress, seeds=tuple(seeds), weights=weights)
+    of_sources = tuple(window and Window(*window) for window in windows)
+    position = Position(seed, epoch, progress, 0, tuple(seeds), weights, of_sources)
     return PassStart(position, stays)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import re
 import sys
 import warnings
 from abc import abstractmethod
-from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fastload.batch.batch import Batch
     from fastload.dataset.passes.epoch_iterator import EpochIterator
     from fastload.dataset.ranks import Rank
+    from fastload.plan.options import Window
     from fastload.plan.position import Position
     from fastload.plan.steps import StepOfLeg
 
@@ -125,6 +126,16 @@ class Resumable(IterableDataset[_Item_co]):
 
         Raises the errors of `load_state_dict`.
         """
+
+    @abstractmethod
+    def _use_windows(self, windows: tuple[Window | None, ...]) -> None:
+        """Take over the shuffle windows of a loaded state, as `Position` has them."""
+
+    @abstractmethod
+    def _in_windows(
+        self, windows: tuple[Window | None, ...]
+    ) -> contextlib.AbstractContextManager[object]:
+        """Take over shuffle windows for a with block."""
 
     @abstractmethod
     def _rows_of(
@@ -272,6 +283,7 @@ class Resumable(IterableDataset[_Item_co]):
         worker = None if info is None else (info.id, info.num_workers)
         position, own = self._decoded(state, worker)
         self._end_pass(*_LOADED)
+        self._use_windows(position.windows)
         if own:
             self._own = position
             return
@@ -363,7 +375,7 @@ class Resumable(IterableDataset[_Item_co]):
         # The running pass belongs to this process.
         return {**self.__dict__, "_pass": None, "_loaded": None}
 
-    @contextmanager
+    @contextlib.contextmanager
     def _beginning(self) -> Iterator[tuple[Position, WorkerSlot]]:
         """Begin a pass in the with block, and end the pass before.
 
@@ -437,8 +449,10 @@ class Resumable(IterableDataset[_Item_co]):
 
         Raises the errors of `load_state_dict`.
         """
-        position = self._position_of(PassStart(self._decoded(state, None)[0]))
-        return self._length_at(position), self._delivered(position)
+        position = self._decoded(state, None)[0]
+        with self._in_windows(position.windows):
+            position = self._position_of(PassStart(position))
+            return self._length_at(position), self._delivered(position)
 
     def _state_of_next_pass(self) -> dict[str, Any]:
         """Return the state with which the next pass begins, once the running pass is over."""
@@ -465,7 +479,13 @@ class Resumable(IterableDataset[_Item_co]):
             # At a finished epoch, StatefulDataLoader begins a pass, discards the pass, and begins
             # the pass that it uses.
             self._epochs.give(self._loaded)
-        order, start = self._epochs.begin(self._is_finished, self._own)
+
+        def finished(position: Position) -> bool:
+            self._use_windows(position.windows)
+            return self._is_finished(position)
+
+        order, start = self._epochs.begin(finished, self._own)
+        self._use_windows(start.windows)
         self._loaded = order if here and order.position.progress else None
         self._own = self._epoch_set = None
         return start

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastload.dataset.epochs import check_epoch
 from fastload.errors import SourceChangedError
+from fastload.plan.options import Window, expect_at_least
 from fastload.plan.position import Leg, Position
 from fastload.plan.sequence import windows_end_with_slices
 from fastload.rows.values.tokens import work_is_balanced
@@ -35,6 +36,7 @@ __all__ = [
     "encode_position",
     "encode_state",
     "no_state",
+    "saved_window",
 ]
 
 # Version 2 has the order of the shuffle that deals rows to buckets of 2**13; a state of version 1
@@ -47,6 +49,7 @@ _DEFAULTS: dict[str, Any] = {
     "offset": 0,
     "canonical_ranks": None,
     "windows": None,
+    "window_slices": 1,
     "units": None,
     "pack": None,
     "tokens_of": None,
@@ -54,9 +57,11 @@ _DEFAULTS: dict[str, Any] = {
 }
 # Values that states of earlier versions lack where this version has them.
 _ADDED = ("tokens_of", "shuffle_window")
+_OWN_WINDOW = " (leave out shuffle_window, for the one of the state)"
 # Advice for arguments whose default may differ from that of the run that saved the state.
 _ADVICE = {
-    "shuffle_window": " (pass shuffle_window={}: its default depends on the columns)",
+    "shuffle_window": _OWN_WINDOW,
+    "window_slices": _OWN_WINDOW,
     "canonical_ranks": " (pass canonical_ranks={}: its default is the number of ranks)",
 }
 # The most legs that a state lists. More legs are compressed, so that a state stays under 2 KB after
@@ -265,6 +270,30 @@ def check_identity(
             )
 
 
+def saved_window(state: object, most: int) -> Window | None:
+    """Return the shuffle windows of a state, or of a source in the state of a mix.
+
+    None if the value is no state, as `check_identity` finds.
+
+    Args:
+        state: the state.
+        most: the rows of a window in states of earlier versions that don't say.
+
+    Raises:
+        ValueError: `state` is not a saved state.
+    """
+    order = state.get("order") if isinstance(state, Mapping) else None
+    if not isinstance(order, Mapping):
+        return None
+    try:
+        rows, slices = order.get("shuffle_window"), order.get("window_slices", 1)
+        window = Window(most if rows is None else counted(rows), counted(slices))
+        expect_at_least(1, shuffle_window=window.rows, window_slices=window.slices)
+    except (TypeError, ValueError) as error:
+        raise no_state(state, error) from error
+    return window
+
+
 def _short(commits: str) -> str:
     """Return a text, or the digest of a long one: a state takes less than 2 KB."""
     if len(commits) <= _MOST_VERSION:
@@ -421,6 +450,7 @@ def _order(options: Options, predicate: Predicate) -> dict[str, Any]:
         "tokens_of": options.tokens_of,
         "shuffle": options.shuffle,
         "shuffle_window": options.shuffle_window if in_windows else None,
+        "window_slices": options.window_slices if in_windows else 1,
         "drop_last": options.drop_last,
         "uneven": options.uneven,
         "offset": options.offset,

@@ -112,7 +112,7 @@ class Budget:
 
 
 def resolve_window(shuffle_window: int | None, row_bytes: int) -> int:
-    """Return the number of rows to shuffle at once.
+    """Return the most rows to shuffle at once; ranks may choose fewer (`choose_window`).
 
     Args:
         shuffle_window: the user's number; None = 2**19 rows, or fewer if they decode to more than

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
-__all__ = ["Options", "Uneven", "expect_at_least"]
+__all__ = ["Options", "Uneven", "Window", "expect_at_least"]
 
 Uneven = Literal["wrap", "drop", "pad", "keep"]
+
+
+class Window(NamedTuple):
+    """The shuffle windows of a dataset, as in `Options`.
+
+    Attributes:
+        rows: `shuffle_window`.
+        slices: `window_slices`.
+    """
+
+    rows: int
+    slices: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +30,8 @@ class Options:
         batch_size: rows of a batch.
         shuffle: deliver the rows of each epoch in an order of its own.
         shuffle_window: rows shuffled at once; matters with `shuffle` or `forms_in_windows`.
+        window_slices: near-equal slices of the sequence with which windows of rows begin and end,
+            beside `canonical_ranks`; 1 = none.
         seed: seed of the order; matters only with `shuffle`.
         drop_last: leave out a last batch of fewer than `batch_size` rows.
         uneven: what to do when ranks would get unequal numbers of rows.
@@ -40,6 +54,7 @@ class Options:
     batch_size: int
     shuffle: bool = False
     shuffle_window: int = 2**19
+    window_slices: int = 1
     seed: int = 0
     drop_last: bool = False
     uneven: Uneven = "wrap"
@@ -55,6 +70,7 @@ class Options:
 
     def __post_init__(self) -> None:
         expect_at_least(1, batch_size=self.batch_size, shuffle_window=self.shuffle_window)
+        expect_at_least(1, window_slices=self.window_slices)
         expect_at_least(0, offset=self.offset)
         if self.skip_steps:
             expect_at_least(0, skip_steps=self.skip_steps[0])
@@ -68,6 +84,15 @@ class Options:
         """Return the rows of an epoch when the files have `total_rows` rows."""
         rows = max(0, total_rows - self.offset)
         return rows if self.limit is None else min(rows, self.limit)
+
+    @property
+    def window(self) -> Window:
+        """The shuffle windows."""
+        return Window(self.shuffle_window, self.window_slices)
+
+    def in_windows(self, window: Window) -> Options:
+        """Return the same with other shuffle windows."""
+        return replace(self, shuffle_window=window.rows, window_slices=window.slices)
 
     def weighted(self, weights: str) -> Options:
         """Return the same with the digest of the weights of an epoch; "" = no weights."""

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fastload.plan.intervals import Int64s, near_equal
-from fastload.plan.options import Options, expect_at_least
+from fastload.plan.options import Options, Window, expect_at_least
 from fastload.plan.rank_split import RankSplit, Share, part_of_worker, skipped_steps, whole_epoch
 
 if TYPE_CHECKING:
@@ -290,6 +290,8 @@ class Position:
             the worker resumes independently of the others; 0 for a position of the whole rank.
         seeds: seeds of the sources of a mix.
         weights: digest of the weights of the epoch's rows; "" = each row comes once.
+        windows: the shuffle windows of a loaded state, of each source, where the user chose none;
+            None = those of the dataset. () = no state was loaded.
     """
 
     seed: int
@@ -298,10 +300,11 @@ class Position:
     taken: int = 0
     seeds: tuple[int, ...] = ()
     weights: str = ""
+    windows: tuple[Window | None, ...] = ()
 
     def of_epoch(self, epoch: int) -> Position:
         """Return the position at the beginning of an epoch, with the same seeds."""
-        return Position(self.seed, epoch, (), seeds=self.seeds, weights=self.weights)
+        return replace(self, epoch=epoch, progress=(), taken=0)
 
 
 class BatchPosition(NamedTuple):

@@ -7,7 +7,8 @@ other. The number of a window is part of the name of its permutation, so windows
 ranks.
 
 With canonical slices, windows begin and end where slices do, if the epoch has all rows and a slice
-has as many rows as a window. No two slices then share a window, which each would have to read.
+has as many rows as a window. No two slices then share a window, which each would have to read. The
+same holds for the ranks of the world that chose the windows, where the user chose none.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fastload.plan.intervals import Int64s, cut, edges_of
+from fastload.plan.options import Window
 from fastload.plan.permutation import permutation, stream_key
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ __all__ = [
     "EpochSequence",
     "RowGroups",
     "ShuffleWindows",
+    "choose_window",
+    "rows_of_share",
     "windows_end_with_slices",
 ]
 
@@ -40,6 +44,11 @@ WINDOW_STREAM = 1
 _MOST_WINDOWS = 2**32 - 1
 # A row group in which fewer than one row in _SPARSE stays costs as much as all its stored rows.
 _SPARSE = 4
+# Shares that begin or end within a window touch up to two windows more than they fill: of windows
+# of a quarter of a share, half as many rows again.
+_PARTS = 4
+# With weights, the rows of an epoch differ by less than this part of them.
+_VARYING = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -187,6 +196,45 @@ def windows_end_with_slices(options: Options) -> bool:
     return options.canonical_ranks is not None and options.shuffle and whole and not formed
 
 
+def rows_of_share(options: Options, rows: int, world: int) -> int:
+    """Return the rows of a rank's share of an epoch, or of a canonical slice; at least 1.
+
+    Args:
+        options: the parameters of the dataset.
+        rows: rows of the sequence.
+        world: number of ranks.
+    """
+    return max(1, options.limited(rows) // (options.canonical_ranks or world))
+
+
+def choose_window(options: Options, row_groups: RowGroups, world: int) -> Window:
+    """Return the shuffle windows of a dataset for which the user gives none.
+
+    A window has at most the rows of a rank's share, which is all that the rank then decodes, but
+    not fewer rows than an average row group. With canonical slices, the share is that of a slice,
+    and `world` does not count.
+
+    Args:
+        options: the parameters of the dataset; `shuffle_window` is the most rows of a window.
+        row_groups: all row groups.
+        world: number of ranks.
+    """
+    slices, rows = options.canonical_ranks or 1, row_groups.total_rows
+    if options.canonical_ranks is None and world == 1:
+        return Window(options.shuffle_window)
+    share, most = rows_of_share(options, rows, world), max(1, options.shuffle_window // slices)
+    least = min(most, rows // max(1, int(np.count_nonzero(row_groups.rows))))
+    whole = options.limit is None and not options.offset
+    formed = options.pack is not None or options.budget is not None
+    if not options.shuffle or not whole or formed:  # windows can't end with shares
+        return Window(slices * max(1, least, min(most, share // _PARTS)))
+    if options.canonical_ranks is not None or share < least:
+        return Window(slices * max(1, least, min(most, share)))
+    if options.weights is not None:
+        share -= share // _VARYING
+    return Window(max(1, share // -(-share // most)), world)
+
+
 @dataclass(frozen=True, slots=True)
 class ShuffleWindows:
     """The shuffle windows of an epoch.
@@ -219,6 +267,8 @@ class ShuffleWindows:
             rows: rows of the epoch's sequence.
             options: the parameters; `shuffle_window` counts rows of one slice.
         """
+        if options.window_slices > 1:
+            return cls(rows, options.shuffle_window, min(options.window_slices, max(1, rows)))
         slices = options.canonical_ranks or 1
         if not windows_end_with_slices(options) or rows // slices < options.shuffle_window:
             slices = 1

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from numbers import Real
 from textwrap import indent
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from fastload.dataset.ranks import Rank
     from fastload.engine.stats import Stats
     from fastload.plan.mix.mix_plan import MixPlan
+    from fastload.plan.options import Window
     from fastload.plan.position import WorkerSlot
     from fastload.plan.steps import StepOfLeg
     from fastload.runtime.native import core
@@ -366,6 +369,7 @@ class MixedDataset(Resumable[Batch]):
         }
 
     def _identity(self) -> dict[str, Any]:
+        self._resolved_rank()
         return {
             "stop": self._mixture.stop,
             "weights": self._mixture.weights and list(self._mixture.weights),
@@ -379,17 +383,32 @@ class MixedDataset(Resumable[Batch]):
         if own:
             check_skipped(state, self._mixture.skip_steps)
         self._check_draws(state)
-        for source, saved in zip(self._of, state["sources"], strict=True):
-            source.check_identity(saved)
-        if len(position.seeds) != len(self._of):
-            raise no_state(state, f"{len(position.seeds)} seeds of {len(self._of)} sources")
-        # These raise if this mix cannot have made the progress.
-        mixture = self._mixture.at(position)
-        if mixture.canonical_ranks is not None:
-            check_ranks(mixture.canonical_ranks, position.progress)
-        world = position.progress[-1].world if position.progress else 1
-        mix_batches(mixture, position.epoch, position.progress, world)
-        return position, own
+        of_sources = list(zip(self._of, state["sources"], strict=True))
+        windows = tuple(source.saved_window(saved) for source, saved in of_sources)
+        with self._in_windows(windows):
+            for source, saved in of_sources:
+                source.check_identity(saved)
+            if len(position.seeds) != len(self._of):
+                raise no_state(state, f"{len(position.seeds)} seeds of {len(self._of)} sources")
+            # These raise if this mix cannot have made the progress.
+            mixture = self._mixture.at(position)
+            if mixture.canonical_ranks is not None:
+                check_ranks(mixture.canonical_ranks, position.progress)
+            world = position.progress[-1].world if position.progress else 1
+            mix_batches(mixture, position.epoch, position.progress, world)
+        return replace(position, windows=windows), own
+
+    def _use_windows(self, windows: tuple[Window | None, ...]) -> None:
+        for source, window in zip(self._of, windows, strict=False):  # of no state: ()
+            source.use_window(window)
+        self.__dict__.pop("_digest", None)
+
+    @contextmanager
+    def _in_windows(self, windows: tuple[Window | None, ...]) -> Iterator[None]:
+        with ExitStack() as stack:
+            for source, window in zip(self._of, windows, strict=False):
+                stack.enter_context(source.in_window(window))
+            yield
 
     def _check_draws(self, state: Mapping[str, Any]) -> None:
         """Refuse a state whose sources, weights or stop differ."""

@@ -21,12 +21,13 @@ from fastload.schema.fields import Field, Schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from contextlib import AbstractContextManager
 
     from fastload.dataset.passes.feed import OpenFeed
     from fastload.dataset.ranks import Rank
     from fastload.engine.stats import Stats
     from fastload.plan.mix.source_share import SourceShare
-    from fastload.plan.options import Options
+    from fastload.plan.options import Options, Window
     from fastload.plan.position import WorkerSlot
     from fastload.plan.units.units import Units
     from fastload.rows.selection import EpochRows
@@ -138,6 +139,18 @@ class MixSource:
         """Refuse the saved identity of another source, as `state.check_identity` does."""
         dataset = self.dataset
         check_identity(saved, dataset._source, self._order_options, dataset._predicate)
+
+    def saved_window(self, saved: Mapping[str, Any]) -> Window | None:
+        """Return the shuffle windows to take over from the source's part of a saved state."""
+        return self.dataset._saved_window(saved)
+
+    def use_window(self, window: Window | None) -> None:
+        """Take over shuffle windows; None = those of the dataset stay."""
+        self.dataset._use_windows((window,))
+
+    def in_window(self, window: Window | None) -> AbstractContextManager[object]:
+        """Take over shuffle windows for a with block."""
+        return self.dataset._in_windows((window,))
 
     def begin(
         self,

@@ -285,8 +285,10 @@ def _state_on(mixture: Mixture, epoch: int, legs: tuple[Leg, ...], world: int) -
     """Return the progress after merged `legs`, ready to continue on `world` ranks."""
     states, worlds = mixture.states, [*(leg.world for leg in legs), world]
 
+    windows = tuple(units.window for units in mixture.sources)
+
     def name(number: int) -> Hashable:
-        return mixture.seed, mixture.seeds, epoch, legs[:number], worlds[number]
+        return mixture.seed, mixture.seeds, windows, epoch, legs[:number], worlds[number]
 
     # One leg after the other, not by recursion: an epoch may have hundreds of legs.
     known = next((n for n in range(len(legs), 0, -1) if name(n) in states), 0)

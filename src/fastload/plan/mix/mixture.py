@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from fastload.plan.intervals import Int64s
     from fastload.plan.mix.draws import Stop
+    from fastload.plan.options import Window
     from fastload.plan.units.units import Units
 
 __all__ = ["Mixture", "SourceUnits"]
@@ -70,9 +71,14 @@ class SourceUnits:
         self._units = units
         self._totals: Newest[int] = Newest(_KEPT_TOTALS)
 
+    @property
+    def window(self) -> Window:
+        """The shuffle windows of the source, on which numbers of units may depend."""
+        return self._units.options.window
+
     def total(self, seed: int, epoch: int) -> int:
         """Return the number of units of the repetition that has `seed`, in an epoch."""
-        name = (seed, epoch) if self.varies else None
+        name = (self.window, (seed, epoch) if self.varies else None)
         return self._totals.get(name, lambda: self._units.total(Position(seed, epoch, ())))
 
     def positions(self, seed: int, epoch: int) -> Int64s:

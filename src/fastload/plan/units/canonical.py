@@ -29,7 +29,7 @@ from fastload.plan.units.units import RowUnits, Units
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from fastload.plan.options import Options
+    from fastload.plan.options import Options, Window
     from fastload.plan.permutation import Permute
     from fastload.plan.position import Leg, Position, WorkerSlot
     from fastload.plan.read_plan import ReadPlan
@@ -135,6 +135,12 @@ class CanonicalUnits(Units):
         self._slices = slices
         # The shares of slices for the latest share, with what they were computed from.
         self._latest_shares: tuple[tuple[Any, ...], list[Share]] | None = None
+
+    def use_window(self, window: Window) -> None:
+        """Replace the shuffle windows of all epochs; the slices together have `window.rows`."""
+        self.units.use_window(window._replace(rows=max(1, window.rows // self._slices)))
+        self.options = self.options.in_windows(window)
+        self._latest_shares = None
 
     @property
     def varies(self) -> bool:

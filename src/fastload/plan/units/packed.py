@@ -20,7 +20,7 @@ from fastload.plan.units.windows import Lengths, UnitsOfWindows, Windows
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from fastload.plan.options import Options
+    from fastload.plan.options import Options, Window
     from fastload.plan.permutation import Permute
     from fastload.plan.position import Position
     from fastload.plan.rank_split import Share
@@ -171,6 +171,11 @@ class PackedUnits(UnitsOfWindows[PackedWindows]):
         self._packer = packer
         # Long documents by the epoch's seed and number, of the epoch that was asked for last.
         self._long: tuple[tuple[int, int], int] | None = None
+
+    def use_window(self, window: Window) -> None:
+        """Replace the shuffle windows of all epochs."""
+        super().use_window(window)
+        self._long = None
 
     @property
     def varies(self) -> bool:

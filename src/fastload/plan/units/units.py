@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from fastload.plan.intervals import Int64s
-    from fastload.plan.options import Options
+    from fastload.plan.options import Options, Window
     from fastload.plan.permutation import Permute
     from fastload.plan.position import Position, WorkerSlot
     from fastload.plan.rank_split import Share
@@ -42,6 +42,8 @@ __all__ = ["RowUnits", "Units"]
 
 # More pieces or cuts than this are not kept from one epoch to the next.
 _MOST_KEPT_PIECES = 1 << 16
+# What `RowUnits` keeps of the latest epochs.
+_LATEST = ("_latest_share", "_latest_plan", "_ordered", "_latest_cuts", "_latest_lanes")
 
 
 class Units(ABC):
@@ -54,6 +56,10 @@ class Units(ABC):
     options: Options
     # The latest share, with what the share was computed from: most epochs have the same shares.
     _latest_share: tuple[tuple[Any, ...], Share] | None = None
+
+    @abstractmethod
+    def use_window(self, window: Window) -> None:
+        """Replace the shuffle windows of all epochs."""
 
     @property
     @abstractmethod
@@ -157,6 +163,11 @@ class RowUnits(Units):
         # The same of several shares.
         self._latest_lanes: tuple[Sequence[Share], LaneCuts] | None = None
 
+    def use_window(self, window: Window) -> None:
+        """Replace the shuffle windows of all epochs."""
+        self.options = self.options.in_windows(window)
+        self.__dict__.update(dict.fromkeys(_LATEST))
+
     @property
     def varies(self) -> bool:
         """False: all epochs have all rows."""
@@ -251,5 +262,4 @@ class RowUnits(Units):
         return cuts
 
     def __getstate__(self) -> dict[str, object]:
-        names = ("_latest_share", "_latest_plan", "_ordered", "_latest_cuts", "_latest_lanes")
-        return {**self.__dict__, **dict.fromkeys(names)}
+        return {**self.__dict__, **dict.fromkeys(_LATEST)}

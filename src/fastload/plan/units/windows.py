@@ -19,11 +19,11 @@ from fastload.plan.sequence import WINDOW_STREAM, EpochSequence, ShuffleWindows
 from fastload.plan.units.units import Units
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Hashable, Iterator
 
     from numpy.typing import NDArray
 
-    from fastload.plan.options import Options
+    from fastload.plan.options import Options, Window
     from fastload.plan.permutation import Permute
     from fastload.plan.position import Position
     from fastload.plan.sequence import RowGroups
@@ -166,10 +166,10 @@ class Windows:
 class FormingThread(Protocol):
     """A thread that forms units before they are needed, as `BackgroundValue` does."""
 
-    def begin(self, name: tuple[int, int], compute: Callable[[], Any]) -> None:
+    def begin(self, name: Hashable, compute: Callable[[], Any]) -> None:
         """Begin to compute the value of a name."""
 
-    def take(self, name: tuple[int, int]) -> Any | None:
+    def take(self, name: Hashable) -> Any | None:
         """Wait for the value of a name and hand the value over; None = compute it yourself."""
 
     def close(self) -> None:
@@ -201,6 +201,12 @@ class UnitsOfWindows(Units, Generic[Formed]):
         self._permute = permute
         self._epochs: dict[tuple[int, int], tuple[Windows, Int64s]] = {}
 
+    def use_window(self, window: Window) -> None:
+        """Replace the shuffle windows of all epochs."""
+        self.options = self.options.in_windows(window)
+        self._rows = self._rows.in_windows(window)
+        self._epochs = {}
+
     @property
     def varies(self) -> bool:
         """True if windows have other rows, or rows in another order, from epoch to epoch."""
@@ -214,7 +220,7 @@ class UnitsOfWindows(Units, Generic[Formed]):
             position = at()
             name = (position.seed, position.epoch)
             if name not in self._epochs:
-                self._background.begin(name, partial(self._found, name))
+                self._background.begin((*name, self._rows), partial(self._found, name, self._rows))
 
     def close(self) -> None:
         """End the thread that forms units ahead. Idempotent."""
@@ -231,14 +237,14 @@ class UnitsOfWindows(Units, Generic[Formed]):
         if name not in self._epochs:
             if len(self._epochs) >= _KEPT_EPOCHS:
                 self._epochs.pop(next(iter(self._epochs)))
-            found = None if self._background is None else self._background.take(name)
-            self._epochs[name] = found or self._found(name)
+            found = None if self._background is None else self._background.take((*name, self._rows))
+            self._epochs[name] = found or self._found(name, self._rows)
         return self._epochs[name]
 
-    def _found(self, name: tuple[int, int]) -> tuple[Windows, Int64s]:
+    def _found(self, name: tuple[int, int], options: Options) -> tuple[Windows, Int64s]:
         """Find the units of the epoch that has a seed and a number."""
         seed, epoch = name
-        windows = Windows(self._lengths, replace(self._rows, seed=seed), epoch, self._permute)
+        windows = Windows(self._lengths, replace(options, seed=seed), epoch, self._permute)
         return windows, self._edges(windows)
 
     def _formed(self, windows: Windows) -> Iterator[Formed]:

@@ -13,7 +13,7 @@ import numpy as np
 from fastload.dataset.state import check_identity, counted, decode_position, no_state
 from fastload.dataset.step_rows import step_rows, step_segments
 from fastload.errors import NullValueError
-from fastload.plan.options import Options
+from fastload.plan.options import Options, Window
 from fastload.plan.steps import step_of_leg
 from fastload.plan.units.canonical import row_units
 from fastload.rows.predicate import Predicate, parse_filters, parse_split
@@ -148,7 +148,10 @@ def _options(order: Mapping[str, Any], seed: int) -> tuple[Options, Any, Pack | 
     text = pack if budget is None else budget
     spec = None if text is None else spec_of(text)
     if window is not None:
-        options = replace(options, shuffle_window=window, forms_in_windows=not options.shuffle)
+        slices = order.get("window_slices", 1)
+        options = replace(
+            options.in_windows(Window(window, slices)), forms_in_windows=not options.shuffle
+        )
     elif isinstance(spec, TokenBudget) or (spec is not None and spec.fit == "best"):
         raise ValueError(
             "Expected a state with the shuffle_window in which batches by tokens are formed, got "
