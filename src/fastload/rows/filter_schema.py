@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections import Counter
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -84,7 +85,14 @@ class FilterSchema:
         grouped = group_files(source.files)[0]
         paths = [schema.path for schema in grouped]
         schemas = [_schema_of(schema) for schema in grouped]
-        fields = {name: _unify(schemas, name) for schema in schemas for name in schema.names}
+        named: dict[str, list[Any]] = {}
+        for schema in schemas:
+            for field in schema:
+                named.setdefault(field.name, []).append(field)
+        fields = {name: _unify(found) for name, found in named.items()}
+        for schema in schemas:
+            counts = Counter(schema.names)
+            fields.update((name, None) for name, count in counts.items() if count > 1)
         for name, key in find_keys(source.files).items():
             known = fields.get(name)
             arrow = key.infer_type() if known is None else known.type
@@ -458,14 +466,11 @@ def _schema_of(file: FileSchema) -> Any:
     return file.types if flat else arrow_schema(file.footer)
 
 
-def _unify(schemas: Sequence[Any], name: str) -> Any:
-    """Return the common field of a name in all schemas; None if the schemas have none."""
-    found = [pa.schema([schema.field(name)]) for schema in schemas if _count(schema, name) == 1]
-    if any(_count(schema, name) > 1 for schema in schemas):
-        return None
-    types = [each.field(0).type for each in found]
-    if _mixes_decimals(types):
-        found = [pa.schema([_wide_field(each.field(0))]) for each in found]
+def _unify(fields: Sequence[Any]) -> Any:
+    """Return the common field of fields of one name; None if they have none."""
+    types = [field.type for field in fields]
+    wide = map(_wide_field, fields) if _mixes_decimals(types) else fields
+    found = [pa.schema([field]) for field in wide]
     zones = list(dict.fromkeys(zone for arrow in types for zone in _zones(arrow)))
     if len(zones) > 1:
         found = [_converted(each, lambda arrow: _in_zone(arrow, zones[0])) for each in found]
@@ -566,7 +571,8 @@ def _describe_conflict(schemas: Sequence[Any], paths: Sequence[str], name: str) 
     # Every two types may have a common type while all types together have none.
     first, path = having[0]
     other, other_path = next(
-        (each for each in having[1:] if _unify([first, each[0]], name) is None), having[-1]
+        (each for each in having[1:] if _unify([first.field(name), each[0].field(name)]) is None),
+        having[-1],
     )
     return f"{first.field(name).type} in {path} and {other.field(name).type} in {other_path}"
 
