@@ -25,6 +25,7 @@ from fastload.rows.predicate import (
     is_integer,
     resolve_filters,
     serialized,
+    within_limits,
 )
 from fastload.rows.row_hash import can_hash
 from fastload.runtime.native import core
@@ -33,7 +34,7 @@ from fastload.source.hive import find_keys
 from fastload.source.tables.table import arrow_schema, paths_named, type_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from fastload.rows.predicate import Split
     from fastload.schema.file_schema import FileSchema
@@ -225,10 +226,10 @@ class FilterSchema:
             return operator, self._value(name, value)
         least, most = _limits(arrow)
         if isinstance(value, (list, tuple, set, frozenset)):
-            if any(_is_beyond(each, arrow) for each in value):
+            if _is_beyond(value, arrow):
                 kept = [each for each in value if not is_integer(each) or least <= each <= most]
                 return operator, self._value(name, kept) if kept else pa.array([], arrow)
-        elif _is_beyond(value, arrow):
+        elif _is_beyond([value], arrow):
             operator = _at_limit(operator, below=value < least)
             value = least if value < least else most
         return operator, self._value(name, value)
@@ -239,7 +240,9 @@ class FilterSchema:
         pyarrow casts such values, or fails where it compares them with statistics.
         """
         if isinstance(values, (list, tuple, set, frozenset)):
-            for value in {type(each): each for each in values if each is not None}.values():
+            for value in dict(zip(map(type, values), values, strict=True)).values():
+                if value is None:
+                    continue
                 equal = [(name, "==", value)]
                 resolved = resolve_filters(equal, self._path, self._condition)
                 self._check(expression_of(resolved, equal))
@@ -440,14 +443,13 @@ def _limits(arrow: Any) -> tuple[int, int]:
     return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
 
 
-def _is_beyond(value: Any, arrow: Any) -> bool:
-    """Return True for an integer that pyarrow can't compare with integers of a type.
+def _is_beyond(values: Collection[Any], arrow: Any) -> bool:
+    """Return True if pyarrow can't compare an integer among values with integers of a type.
 
     pyarrow compares uint64 as uint64, and the other types as int64.
     """
     wide = pa.uint64() if pa.types.is_uint64(arrow) else pa.int64()
-    least, most = _limits(wide)
-    return is_integer(value) and not least <= value <= most
+    return not within_limits(values, *_limits(wide))
 
 
 def _has(arrow: Any, is_kind: Callable[[Any], bool]) -> bool:
