@@ -333,14 +333,18 @@ class FilterSchema:
 
         pyarrow casts such values, but fails where it compares them with statistics, as here.
         """
-        if "is_in(" not in str(filters):
+        times = [
+            field
+            for field in self.arrow
+            if pa.types.is_temporal(field.type) and not pa.types.is_interval(field.type)
+        ]
+        if not times or "is_in(" not in str(filters):
             return
         bounds = pc.scalar(value=True)
-        for field in self.arrow:
-            if pa.types.is_temporal(field.type) and not pa.types.is_interval(field.type):
-                stored = pa.int32() if field.type.bit_width == 32 else pa.int64()
-                first, last = pa.array([0, 1], stored).cast(field.type)
-                bounds &= (pc.field(field.name) >= first) & (pc.field(field.name) <= last)
+        for field in times:
+            stored = pa.int32() if field.type.bit_width == 32 else pa.int64()
+            first, last = pa.array([0, 1], stored).cast(field.type)
+            bounds &= (pc.field(field.name) >= first) & (pc.field(field.name) <= last)
         not_excluded([bounds], self.arrow, filters)
 
     def _missing(self, name: str, argument: str) -> Exception:

@@ -282,9 +282,11 @@ def within_limits(values: Collection[Any], least: int, most: int) -> bool:
     # Lists may have 100,000 values, so Python asks for their types and limits, not for each value.
     kinds = set(map(type, values))
     integers = {kind for kind in kinds if _is_integer_type(kind)}
+    if not integers:
+        return True
     if integers != {int} or len(kinds) > 1:
         values = [int(each) for each in values if type(each) in integers]
-    return not values or (least <= min(values) and max(values) <= most)
+    return bool(least <= min(values) and max(values) <= most)
 
 
 def as_uint64(value: Any) -> Any:
