@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections import Counter
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ from fastload.rows.predicate import (
     is_integer,
     resolve_filters,
     serialized,
+    within_limits,
 )
 from fastload.rows.row_hash import can_hash
 from fastload.runtime.native import core
@@ -32,7 +34,7 @@ from fastload.source.hive import find_keys
 from fastload.source.tables.table import arrow_schema, paths_named, type_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from fastload.rows.predicate import Split
     from fastload.schema.file_schema import FileSchema
@@ -84,7 +86,14 @@ class FilterSchema:
         grouped = group_files(source.files)[0]
         paths = [schema.path for schema in grouped]
         schemas = [_schema_of(schema) for schema in grouped]
-        fields = {name: _unify(schemas, name) for schema in schemas for name in schema.names}
+        named: dict[str, list[Any]] = {}
+        for schema in schemas:
+            for field in schema:
+                named.setdefault(field.name, []).append(field)
+        fields = {name: _unify(found) for name, found in named.items()}
+        for schema in schemas:
+            counts = Counter(schema.names)
+            fields.update((name, None) for name, count in counts.items() if count > 1)
         for name, key in find_keys(source.files).items():
             known = fields.get(name)
             arrow = key.infer_type() if known is None else known.type
@@ -217,10 +226,10 @@ class FilterSchema:
             return operator, self._value(name, value)
         least, most = _limits(arrow)
         if isinstance(value, (list, tuple, set, frozenset)):
-            if any(_is_beyond(each, arrow) for each in value):
+            if _is_beyond(value, arrow):
                 kept = [each for each in value if not is_integer(each) or least <= each <= most]
                 return operator, self._value(name, kept) if kept else pa.array([], arrow)
-        elif _is_beyond(value, arrow):
+        elif _is_beyond([value], arrow):
             operator = _at_limit(operator, below=value < least)
             value = least if value < least else most
         return operator, self._value(name, value)
@@ -231,7 +240,9 @@ class FilterSchema:
         pyarrow casts such values, or fails where it compares them with statistics.
         """
         if isinstance(values, (list, tuple, set, frozenset)):
-            for value in {type(each): each for each in values if each is not None}.values():
+            for value in dict(zip(map(type, values), values, strict=True)).values():
+                if value is None:
+                    continue
                 equal = [(name, "==", value)]
                 resolved = resolve_filters(equal, self._path, self._condition)
                 self._check(expression_of(resolved, equal))
@@ -322,14 +333,18 @@ class FilterSchema:
 
         pyarrow casts such values, but fails where it compares them with statistics, as here.
         """
-        if "is_in(" not in str(filters):
+        times = [
+            field
+            for field in self.arrow
+            if pa.types.is_temporal(field.type) and not pa.types.is_interval(field.type)
+        ]
+        if not times or "is_in(" not in str(filters):
             return
         bounds = pc.scalar(value=True)
-        for field in self.arrow:
-            if pa.types.is_temporal(field.type) and not pa.types.is_interval(field.type):
-                stored = pa.int32() if field.type.bit_width == 32 else pa.int64()
-                first, last = pa.array([0, 1], stored).cast(field.type)
-                bounds &= (pc.field(field.name) >= first) & (pc.field(field.name) <= last)
+        for field in times:
+            stored = pa.int32() if field.type.bit_width == 32 else pa.int64()
+            first, last = pa.array([0, 1], stored).cast(field.type)
+            bounds &= (pc.field(field.name) >= first) & (pc.field(field.name) <= last)
         not_excluded([bounds], self.arrow, filters)
 
     def _missing(self, name: str, argument: str) -> Exception:
@@ -432,14 +447,13 @@ def _limits(arrow: Any) -> tuple[int, int]:
     return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
 
 
-def _is_beyond(value: Any, arrow: Any) -> bool:
-    """Return True for an integer that pyarrow can't compare with integers of a type.
+def _is_beyond(values: Collection[Any], arrow: Any) -> bool:
+    """Return True if pyarrow can't compare an integer among values with integers of a type.
 
     pyarrow compares uint64 as uint64, and the other types as int64.
     """
     wide = pa.uint64() if pa.types.is_uint64(arrow) else pa.int64()
-    least, most = _limits(wide)
-    return is_integer(value) and not least <= value <= most
+    return not within_limits(values, *_limits(wide))
 
 
 def _has(arrow: Any, is_kind: Callable[[Any], bool]) -> bool:
@@ -458,14 +472,11 @@ def _schema_of(file: FileSchema) -> Any:
     return file.types if flat else arrow_schema(file.footer)
 
 
-def _unify(schemas: Sequence[Any], name: str) -> Any:
-    """Return the common field of a name in all schemas; None if the schemas have none."""
-    found = [pa.schema([schema.field(name)]) for schema in schemas if _count(schema, name) == 1]
-    if any(_count(schema, name) > 1 for schema in schemas):
-        return None
-    types = [each.field(0).type for each in found]
-    if _mixes_decimals(types):
-        found = [pa.schema([_wide_field(each.field(0))]) for each in found]
+def _unify(fields: Sequence[Any]) -> Any:
+    """Return the common field of fields of one name; None if they have none."""
+    types = [field.type for field in fields]
+    wide = map(_wide_field, fields) if _mixes_decimals(types) else fields
+    found = [pa.schema([field]) for field in wide]
     zones = list(dict.fromkeys(zone for arrow in types for zone in _zones(arrow)))
     if len(zones) > 1:
         found = [_converted(each, lambda arrow: _in_zone(arrow, zones[0])) for each in found]
@@ -566,7 +577,8 @@ def _describe_conflict(schemas: Sequence[Any], paths: Sequence[str], name: str) 
     # Every two types may have a common type while all types together have none.
     first, path = having[0]
     other, other_path = next(
-        (each for each in having[1:] if _unify([first, each[0]], name) is None), having[-1]
+        (each for each in having[1:] if _unify([first.field(name), each[0].field(name)]) is None),
+        having[-1],
     )
     return f"{first.field(name).type} in {path} and {other.field(name).type} in {other_path}"
 

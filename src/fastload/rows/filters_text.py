@@ -44,8 +44,7 @@ def filters_text(filters: Any) -> str:
 def _of_condition(path: tuple[str, ...], operator: str, value: Any) -> tuple[str, str]:
     """Return the text of a condition to show, and the exact text."""
     if operator in ("in", "not in"):
-        kind, members = _of_array(value if isinstance(value, pa.Array) else pa.array(value))
-        members = sorted(set(members))
+        kind, members = _of_members(value if isinstance(value, pa.Array) else pa.array(value))
         shown = f"[{', '.join(members)}]"
     else:
         kind, members = _of_array(pa.array([value]))
@@ -70,11 +69,18 @@ def _of_argument(column: Any) -> Any:
     found = []
     for field, child in zip(column.type, column.flatten(), strict=True):
         if field.name == "value_set":
-            kind, members = _of_array(child.flatten())
-            found.append((field.name, kind, sorted(set(members))))
+            found.append((field.name, *_of_members(child.flatten())))
         else:
             found.append((field.name, *_of_array(child)))
     return found
+
+
+def _of_members(array: Any) -> tuple[str, list[str]]:
+    """Return the type of an Arrow array of a list's members, and their sorted texts, each once."""
+    if pa.types.is_integer(array.type):
+        array = array.sort()  # which leaves Python few runs to merge
+    kind, members = _of_array(array)
+    return kind, sorted(dict.fromkeys(members))
 
 
 def _of_array(array: Any) -> tuple[str, list[str]]:
@@ -85,4 +91,4 @@ def _of_array(array: Any) -> tuple[str, list[str]]:
     if pa.types.is_temporal(arrow) and not pa.types.is_interval(arrow):
         # Python has no times of nanoseconds.
         array = array.view(pa.int32() if arrow.bit_width == 32 else pa.int64())
-    return str(arrow), [repr(value) for value in array.to_pylist()]
+    return str(arrow), list(map(repr, array.to_pylist()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -30,6 +30,7 @@ __all__ = [
     "parse_split",
     "resolve_filters",
     "serialized",
+    "within_limits",
 ]
 
 Filters: TypeAlias = (
@@ -235,14 +236,14 @@ def _stored(value: Any) -> Any:
     if isinstance(value, _TIMES):
         return _stored_time(value)
     if isinstance(value, (list, tuple, set, frozenset)):
-        if any(isinstance(each, _TIMES) for each in value):
+        if any(issubclass(kind, _TIMES) for kind in set(map(type, value))):
             return [_stored_time(each) if isinstance(each, _TIMES) else each for each in value]
-        if not any(_is_large(each) for each in value):
+        if within_limits(value, -(2**63), 2**63 - 1):
             return value
         found = as_uint64(value)
         exact = found is value and all(is_integer(each) for each in value)
         return [Decimal(int(each)) for each in value] if exact else found
-    if not _is_large(value):
+    if within_limits([value], -(2**63), 2**63 - 1):
         return value
     return as_uint64(value) if 0 <= value < 2**64 else Decimal(int(value))
 
@@ -269,7 +270,23 @@ def _stored_time(value: Any) -> Any:
 
 def is_integer(value: Any) -> bool:
     """Return True for the integers of Python and NumPy, and False for a bool or a duration."""
-    return isinstance(value, Integral) and not isinstance(value, (bool, np.timedelta64))
+    return type(value) is int or _is_integer_type(type(value))
+
+
+def _is_integer_type(kind: type) -> bool:
+    return issubclass(kind, Integral) and not issubclass(kind, (bool, np.timedelta64))
+
+
+def within_limits(values: Collection[Any], least: int, most: int) -> bool:
+    """Return True if no integer among values lies outside of [least, most]."""
+    # Lists may have 100,000 values, so Python asks for their types and limits, not for each value.
+    kinds = set(map(type, values))
+    integers = {kind for kind in kinds if _is_integer_type(kind)}
+    if not integers:
+        return True
+    if integers != {int} or len(kinds) > 1:
+        values = [int(each) for each in values if type(each) in integers]
+    return bool(least <= min(values) and max(values) <= most)
 
 
 def as_uint64(value: Any) -> Any:
@@ -282,10 +299,6 @@ def as_uint64(value: Any) -> Any:
 
     array = pa.array([int(each) for each in values], pa.uint64())
     return array if listed else array[0]
-
-
-def _is_large(value: Any) -> bool:
-    return is_integer(value) and not -(2**63) <= int(value) < 2**63
 
 
 def _conjunctions(filters: Sequence[Any]) -> Sequence[Sequence[Any]]:

@@ -90,6 +90,14 @@ class FileSchema:
             )
         return found[0] if found else None
 
+    def touched(self) -> Iterable[Path]:
+        """Return the paths of all leaves, structs and lists, some of them more than once.
+
+        A schema lacks a leaf and all that can stand in for the leaf or rule it out, if neither the
+        leaf's path nor a path above it is among them.
+        """
+        return chain(self.indices, self.groups, self.inside)
+
     def is_null(self, path: Path) -> bool:
         """Return True if every leaf at `path` is of type null, or no leaf is at `path`."""
         found = self.indices.get(path, [])
@@ -184,15 +192,25 @@ def group_files(
     schemas: list[FileSchema] = []
     if columns is not None:
         schemas.append(FileSchema.of(columns.location, columns.footer))
-    first = len(schemas)
+    # Footers that are read together share equal schemas, and neighbours mostly have equal ones.
+    # Others are compared with the schemas of the same names only, because each file may have a
+    # schema of its own.
+    known: dict[core.FooterSchema, int] = {}
+    named: dict[tuple[Path, ...], list[int]] = {}
     schema_of: list[int] = []
     for file in files:
-        # Neighbouring files mostly share a schema, so the last file's schema is tried first.
-        numbers = chain(schema_of[-1:], range(first, len(schemas)))
-        same = (n for n in numbers if schemas[n].footer.same_schema(file.footer))
-        number = next(same, len(schemas))
-        if number == len(schemas):
-            schemas.append(FileSchema.of(file.path, file.footer, columns))
+        footer = file.footer
+        number = known.get(footer.schema)
+        if number is None and schema_of and schemas[schema_of[-1]].footer.same_schema(footer):
+            number = schema_of[-1]
+        if number is None:
+            numbers = named.setdefault(tuple([leaf.names for leaf in footer.leaves]), [])
+            same = (n for n in numbers if schemas[n].footer.same_schema(footer))
+            number = next(same, len(schemas))
+            if number == len(schemas):
+                schemas.append(FileSchema.of(file.path, footer, columns))
+                numbers.append(number)
+        known[footer.schema] = number
         schema_of.append(number)
     return schemas, schema_of
 

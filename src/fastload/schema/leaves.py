@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -143,13 +144,43 @@ class FileLeaves:
         below: paths of the leaves below each struct or list, by dotted name.
     """
 
-    __slots__ = ("_keys", "_schema_of", "_schemas", "below", "exact", "path", "paths", "source")
+    __slots__ = (
+        "_constants_of",
+        "_files_of",
+        "_keys",
+        "_schema_of",
+        "_schemas",
+        "_spellings",
+        "_touching",
+        "below",
+        "exact",
+        "path",
+        "paths",
+        "source",
+    )
 
     def __init__(self, source: Source) -> None:
         self.source = source
         self.path = source.files[0].path
         columns = None if source.table is None else source.table.columns
         self._schemas, self._schema_of = group_files(source.files, columns)
+        self._files_of: list[list[int]] = [[] for _ in self._schemas]
+        for file, number in enumerate(self._schema_of):
+            self._files_of[number].append(file)
+        self._touching: dict[Path, list[int]] = {}  # numbers of schemas
+        for number, schema in enumerate(self._schemas):
+            for path in schema.touched():
+                numbers = self._touching.setdefault(path, [])
+                if not numbers or numbers[-1] != number:
+                    numbers.append(number)
+        self._spellings: dict[str, set[str]] = {}
+        for path in dict.fromkeys(chain.from_iterable(s.indices for s in self._schemas)):
+            name = ".".join(path)
+            self._spellings.setdefault(name.casefold(), set()).add(name)
+        self._constants_of: dict[Path, dict[int, Any]] = {}
+        for number, source_file in enumerate(source.files):
+            for path, scalar in source_file.constants:
+                self._constants_of.setdefault(path, {}).setdefault(number, scalar)
         self._keys = find_keys(source.files)
         keys = ((name,) for name in self._keys)
         self.paths = list(dict.fromkeys([*merge_paths(self._schemas), *keys]))
@@ -172,20 +203,22 @@ class FileLeaves:
             UnsupportedTypeError: the type of the leaf is not supported.
         """
         key = self._keys.get(path[0]) if len(path) == 1 else None
-        found = [schema.find(path) for schema in self._schemas]
+        near = self._near(path)
+        schemas = list(near.values())
+        found = [schema.find(path) for schema in schemas]
         stored = [
             None if index is None else schema.resolve(index)
-            for schema, index in zip(self._schemas, found, strict=True)
+            for schema, index in zip(schemas, found, strict=True)
         ]
-        shared = self._stand_in(path, found, stored)
-        common = self._common(path, stored)
+        shared = _stand_in(path, schemas, found, stored)
+        common = _common(path, schemas, stored)
         name = ".".join(path)
-        indices: list[int] = [-1 if index is None else index for index in found]
+        indices = [-1 if index is None else index for index in found]
         if key is not None:
-            return self._keyed(key, indices, stored, common, dtype)
+            return self._keyed(key, self._by_file(near, indices, -1), near, stored, common, dtype)
         assert common is not None
         constants = self._constants(path, common)
-        shared_by_file = self._by_file(shared) if any(shared) else ()
+        shared_by_file = self._by_file(near, shared, 0) if any(shared) else ()
         for file, levels, value in zip(self.source.files, shared_by_file, constants, strict=False):
             if levels and value is not None:
                 raise SchemaError(
@@ -194,20 +227,29 @@ class FileLeaves:
                 )
         return SelectedLeaf(
             name,
-            self._by_file(indices),
+            self._by_file(near, indices, -1),
             common,
-            self._stored_by_file(stored, common),
+            self._stored_by_file(near, stored, common),
             shared_by_file,
             constants,
-            self._class_names(name, indices, shared),
+            self._class_names(name, schemas, indices, shared),
         )
 
+    def _near(self, path: Path) -> dict[int, FileSchema]:
+        """Return the schemas that touch a path or a path above it, by number, in order."""
+        found = [self._touching.get(part, []) for part in (*groups_above(path), path)]
+        return {number: self._schemas[number] for number in sorted(set().union(*found))}
+
     def _class_names(
-        self, name: str, indices: Sequence[int], shared: Sequence[int]
+        self,
+        name: str,
+        schemas: Sequence[FileSchema],
+        indices: Sequence[int],
+        shared: Sequence[int],
     ) -> tuple[str, ...]:
-        schemas = zip(self._schemas, indices, shared, strict=True)
+        known = zip(schemas, indices, shared, strict=True)
         names = common_names(
-            [s.class_names(index) for s, index, levels in schemas if index >= 0 and not levels]
+            [s.class_names(index) for s, index, levels in known if index >= 0 and not levels]
         )
         if names is None:
             warn(
@@ -216,47 +258,6 @@ class FileLeaves:
                 f"`{name}`"
             )
         return names or ()
-
-    def _stand_in(
-        self, path: Path, found: list[int | None], stored: list[LeafType | None]
-    ) -> list[int]:
-        """Fill in leaves for files that lack the leaf at `path`, for the sake of the lists.
-
-        A file that stores the structs and lists of `path` as null has a leaf of type null in
-        their place. A file with the structs has other leaves in them, which know the lengths of
-        the lists. If some file stores lists at `path`, leaves of type null outside lists are
-        dropped.
-
-        Returns:
-            For each schema, how many levels of lists the leaf at `path` shares with the leaf of
-            another path that was filled in; 0 = none was.
-
-        Raises:
-            SchemaError: the levels of lists differ between files.
-        """
-        shared = [0] * len(found)
-        own = [
-            (schema, schema.leaves[index].lists_around)
-            for schema, index in zip(self._schemas, found, strict=True)
-            if index is not None
-        ]
-        for number, schema in enumerate(self._schemas):
-            if found[number] is not None:
-                continue
-            found[number] = index = schema.find_null(path)
-            if index is not None:
-                stored[number] = schema.resolve(index)
-            elif (sibling := schema.find_sibling(path)) is not None:
-                shared[number] = levels = _shared_levels(path, schema, sibling, own)
-                if levels:
-                    found[number] = sibling.leaf
-                    stored[number] = schema.null_in_lists(sibling.leaf, levels)
-        if not any(type_ and type_.list_sizes for type_ in stored):
-            return shared
-        for number, type_ in enumerate(stored):
-            if type_ and type_.kind == "null" and not type_.list_sizes:
-                found[number] = stored[number] = None
-        return shared
 
     def find(self, name: str) -> list[Path]:
         """Return the paths of the leaf called `name`, or of all leaves below a struct `name`.
@@ -285,22 +286,6 @@ class FileLeaves:
             )
         return found
 
-    def _common(self, path: Path, stored: Sequence[LeafType | None]) -> LeafType | None:
-        """Return the common type of the stored types; None if no file has the leaf."""
-        common: LeafType | None = None
-        known = list(zip(self._schemas, stored, strict=True))
-        for schema, type_ in known:
-            if type_ is None:
-                other = schema.other(path)
-                if other is not None:
-                    raise _no_common_type(path, known, schema, other, None)
-                continue
-            unified = type_ if common is None else common_type(common, type_)
-            if unified is None:
-                raise _no_common_type(path, known, schema, str(type_), type_)
-            common = unified
-        return common
-
     def other_spelling(self, name: str, files: Iterable[int]) -> tuple[int, str] | None:
         """Return the first file with a column that differs from a name in case alone, and its name.
 
@@ -308,6 +293,8 @@ class FileLeaves:
             name: the name.
             files: indices of the files to look at.
         """
+        if self._spellings.get(name.casefold(), {name}) == {name}:
+            return None
         firsts: dict[int, int] = {}
         for file in files:
             firsts.setdefault(self._schema_of[file], file)
@@ -321,6 +308,7 @@ class FileLeaves:
         self,
         key: HiveKey,
         indices: Sequence[int],
+        near: Iterable[int],
         stored: Sequence[LeafType | None],
         common: LeafType | None,
         dtype: torch.dtype | None,
@@ -335,12 +323,12 @@ class FileLeaves:
                 origin = ["which `columns` asks for"]
         values = key.parse(common.arrow, self.source.files, *origin)
         constants = tuple(None if text is None else values[text] for text in key.texts)
-        leaves = zip(self._by_file(indices), key.named, strict=True)
+        leaves = zip(indices, key.named, strict=True)
         return SelectedLeaf(
             key.name,
             tuple(-1 if named else index for index, named in leaves),
             common,
-            self._stored_by_file(stored, common),
+            self._stored_by_file(near, stored, common),
             constants=constants,
         )
 
@@ -351,7 +339,10 @@ class FileLeaves:
             SchemaError: a value does not fit the column's type.
         """
         files = self.source.files
-        scalars = [next((v for p, v in file.constants if p == path), None) for file in files]
+        given = self._constants_of.get(path)
+        if given is None:
+            return ()
+        scalars = [given.get(number) for number in range(len(files))]
         # The text tells 0.0 from -0.0, which equals 0.0.
         keys = [None if scalar is None else (scalar, str(scalar)) for scalar in scalars]
         values: dict[Any, Any] = {None: None}
@@ -370,15 +361,67 @@ class FileLeaves:
             return ()
         return tuple([values[key] for key in keys])
 
-    def _by_file(self, by_schema: Sequence[Any]) -> tuple[Any, ...]:
-        return tuple([by_schema[number] for number in self._schema_of])
+    def _by_file(
+        self, schemas: Iterable[int], values: Sequence[Any], other: Any
+    ) -> tuple[Any, ...]:
+        """Return a value for each file, given those of some schemas and that of all others."""
+        found = [other] * len(self._schema_of)
+        for number, value in zip(schemas, values, strict=True):
+            for file in self._files_of[number]:
+                found[file] = value
+        return tuple(found)
 
     def _stored_by_file(
-        self, stored: Sequence[LeafType | None], common: LeafType
+        self, schemas: Iterable[int], stored: Sequence[LeafType | None], common: LeafType
     ) -> tuple[LeafType, ...]:
         if all(type_ is None or type_ == common for type_ in stored):
             return ()
-        return self._by_file([type_ or common for type_ in stored])
+        return self._by_file(schemas, [type_ or common for type_ in stored], common)
+
+
+def _stand_in(
+    path: Path,
+    schemas: Sequence[FileSchema],
+    found: list[int | None],
+    stored: list[LeafType | None],
+) -> list[int]:
+    """Fill in leaves for files that lack the leaf at `path`, for the sake of the lists.
+
+    A file that stores the structs and lists of `path` as null has a leaf of type null in
+    their place. A file with the structs has other leaves in them, which know the lengths of
+    the lists. If some file stores lists at `path`, leaves of type null outside lists are
+    dropped.
+
+    Returns:
+        For each schema, how many levels of lists the leaf at `path` shares with the leaf of
+        another path that was filled in; 0 = none was.
+
+    Raises:
+        SchemaError: the levels of lists differ between files.
+    """
+    shared = [0] * len(found)
+    own = [
+        (schema, schema.leaves[index].lists_around)
+        for schema, index in zip(schemas, found, strict=True)
+        if index is not None
+    ]
+    for number, schema in enumerate(schemas):
+        if found[number] is not None:
+            continue
+        found[number] = index = schema.find_null(path)
+        if index is not None:
+            stored[number] = schema.resolve(index)
+        elif (sibling := schema.find_sibling(path)) is not None:
+            shared[number] = levels = _shared_levels(path, schema, sibling, own)
+            if levels:
+                found[number] = sibling.leaf
+                stored[number] = schema.null_in_lists(sibling.leaf, levels)
+    if not any(type_ and type_.list_sizes for type_ in stored):
+        return shared
+    for number, type_ in enumerate(stored):
+        if type_ and type_.kind == "null" and not type_.list_sizes:
+            found[number] = stored[number] = None
+    return shared
 
 
 def _shared_levels(
@@ -408,6 +451,25 @@ def _shared_levels(
                 f"`{'.'.join(path)}`"
             )
     return levels
+
+
+def _common(
+    path: Path, schemas: Sequence[FileSchema], stored: Sequence[LeafType | None]
+) -> LeafType | None:
+    """Return the common type of the stored types; None if no file has the leaf."""
+    common: LeafType | None = None
+    known = list(zip(schemas, stored, strict=True))
+    for schema, type_ in known:
+        if type_ is None:
+            other = schema.other(path)
+            if other is not None:
+                raise _no_common_type(path, known, schema, other, None)
+            continue
+        unified = type_ if common is None else common_type(common, type_)
+        if unified is None:
+            raise _no_common_type(path, known, schema, str(type_), type_)
+        common = unified
+    return common
 
 
 def _plain(scalar: Any) -> Any:

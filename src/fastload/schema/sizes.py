@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fastload.errors import NullValueError
 from fastload.runtime.native import core
 from fastload.runtime.user_warnings import warn
@@ -89,6 +91,7 @@ def survey(
     """
     files = leaves.source.files
     footers = [file.footer for file in files]
+    rows = np.array([footer.num_rows for footer in footers], np.int64)
     refused = [check_nulls and not plan.takes_nulls for plan in plans]
     # In columns of lists, footers count empty lists as nulls, so their null counts are not used.
     counted = [
@@ -100,18 +103,18 @@ def survey(
     nulls: dict[ColumnPlan, str] = {}
     spelled: list[str] = []
     for plan, refuse, count, summary in zip(plans, refused, counted, summaries, strict=True):
-        lacking = [index for index, leaf in enumerate(plan.leaves) if leaf < 0]
-        constants = (
-            len(plan.constant(file) or plan.fill or b"") * footers[file].num_rows
-            for file in lacking
-        )
-        empty = [file for file in lacking if plan.constant(file) is None and footers[file].num_rows]
+        lacking = np.array(plan.leaves) < 0
+        null = lacking & [value is None for value in plan.constants] if plan.constants else lacking
+        filled = len(plan.fill or b"") * int(rows[null].sum())
+        for file in np.flatnonzero(lacking & ~null).tolist():
+            filled += len(plan.constant(file) or b"") * footers[file].num_rows
+        empty = np.flatnonzero(null & (rows > 0)).tolist()
         first, other = leaves.other_spelling(plan.name, empty) or (
-            min(empty, default=len(files)),
+            empty[0] if empty else len(files),
             "",
         )
         may_be_null = summary.null_file >= 0 or not summary.nulls_known or first < len(files)
-        sizes.append(PlanSizes(summary.values, summary.value_bytes + sum(constants), may_be_null))
+        sizes.append(PlanSizes(summary.values, summary.value_bytes + filled, may_be_null))
         if not refuse:
             if other:
                 spelled.append(f"`{plan.name}` and `{other}` - at {files[first].path}")

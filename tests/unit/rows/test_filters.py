@@ -21,7 +21,7 @@ from fastload import Column, FastParquetDataset, NullValueError, SchemaError, So
 from fastload.errors import ColumnNotFoundError, CorruptFileError, StorageError
 from fastload.rows.arrow_scan import naming
 from fastload.rows.filter_schema import FilterSchema
-from fastload.rows.predicate import parse_filters
+from fastload.rows.predicate import parse_filters, within_limits
 from fastload.rows.selection import select_rows
 from fastload.source.source import Source
 
@@ -759,6 +759,42 @@ def test_sets_in_filters_have_one_digest_in_every_process(tmp_path):
     ]
     assert made[0] == made[1]
     assert len(made[0]) == len(set(made[0])) == 6
+
+
+# States are saved with these digests.
+@pytest.mark.parametrize(
+    ("members", "digest"),
+    [
+        ([3, -20, 100, 3, None], "3f3ceb1577eb45fa3ded61683c315dde"),
+        ([2**64 - 1, np.int32(7)], "8ff5666e6a925fcb16907ef957bb9fe5"),
+        ([2**70, -1], "53afbe7e6c88b8780803c09f58115429"),
+    ],
+)
+def test_digests_of_lists_stay(tmp_path, members, digest):
+    pq.write_table(pa.table({"n": [1]}), tmp_path / "a.parquet")
+    schema = FilterSchema.of(Source.open(tmp_path))
+    for each in (members, members[::-1], set(members)):
+        assert schema.predicate(parse_filters(("n", "in", each)), None).digest == digest
+
+
+def test_limits_of_values_are_those_of_their_integers():
+    least, most = -(2**63), 2**63 - 1
+    for inside in ([], ["x"], [least, most], [True, 2.0**80, None], [np.timedelta64(1)]):
+        assert within_limits(inside, least, most)
+    for beyond in ([least - 1], [0, most + 1], ["x", most + 1], [np.uint64(2**63), np.int8(-1)]):
+        assert not within_limits(beyond, least, most)
+
+
+def test_long_lists_are_not_looked_at_value_by_value(tmp_path, monkeypatch):
+    pq.write_table(pa.table({"n": [1], "s": ["1"]}), tmp_path / "a.parquet")
+    schema = FilterSchema.of(Source.open(tmp_path))
+    asked = []
+    for module in ("predicate", "filter_schema"):
+        monkeypatch.setattr(f"fastload.rows.{module}.is_integer", asked.append)
+    numbers = [*range(1000)]
+    for filters in (("n", "in", numbers), ("s", "not in", [str(number) for number in numbers])):
+        schema.predicate(parse_filters(filters), None)
+    assert len(asked) < 10
 
 
 @pytest.mark.parametrize(

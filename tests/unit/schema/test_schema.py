@@ -6,6 +6,7 @@ import datetime
 import decimal
 import pickle
 import struct
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,10 @@ from fastload.errors import (
     NullValueError,
     SchemaError,
 )
+from fastload.rows.filter_schema import FilterSchema
 from fastload.schema.columns import Codes, Column, Hash, Stack
 from fastload.schema.fields import Field
+from fastload.schema.file_schema import FileSchema, group_files
 from fastload.schema.projection import Projection, plan_columns
 from fastload.source.source import Source
 
@@ -331,6 +334,50 @@ def test_files_agree_by_name(tmp_path: Path) -> None:
     projection = plan_columns(Source.open(tmp_path))
     leaves = {"a": (0, 2, 0), "s": (1, 0, 1), "b": (-1, 1, -1)}
     assert {c.name: c.leaves for c in projection.columns} == leaves
+
+
+def test_files_with_a_column_of_their_own_take_time_in_proportion(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = 40
+    for number in range(files):
+        columns = {"a": pa.array([number]), f"own{number}": pa.array([1.0])}
+        pq.write_table(pa.table(columns), tmp_path / f"{number:02}.parquet")
+    source = Source.open(tmp_path)
+    calls: Counter[str] = Counter()
+    for name in ("find", "find_null", "find_sibling", "other"):
+        monkeypatch.setattr(FileSchema, name, _counted(getattr(FileSchema, name), calls))
+    planned = plan_columns(source, nulls="zero")
+    assert [column.name for column in planned.columns] == [
+        "a",
+        *(f"own{number}" for number in range(files)),
+    ]
+    assert planned.columns[0].leaves == (0,) * files
+    for number, column in enumerate(planned.columns[1:]):
+        assert column.leaves == tuple(1 if file == number else -1 for file in range(files))
+    assert calls == {"find": 2 * files}
+    arrow = FilterSchema.of(source).arrow
+    assert arrow.names == [column.name for column in planned.columns]
+    assert set(arrow.types) == {pa.int64(), pa.float64()}
+
+
+def _counted(method: Any, calls: Counter[str]) -> Any:
+    def call(*arguments: Any) -> Any:
+        calls[method.__name__] += 1
+        return method(*arguments)
+
+    return call
+
+
+def test_schemas_that_return_are_not_new(tmp_path: Path) -> None:
+    for number in range(6):
+        column = pa.array([number], [pa.int64(), pa.int32(), pa.float64()][number % 3])
+        pq.write_table(pa.table({"a": column}), tmp_path / f"{number}.parquet")
+    files = Source.open(tmp_path).files
+    for each in (files, pickle.loads(pickle.dumps(files))):
+        schemas, schema_of = group_files(each)
+        assert [schema.path for schema in schemas] == [file.path for file in files[:3]]
+        assert schema_of == [0, 1, 2, 0, 1, 2]
 
 
 def test_one_name_for_two_columns(tmp_path: Path) -> None:

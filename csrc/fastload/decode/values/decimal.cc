@@ -1,6 +1,8 @@
 #include "fastload/decode/values/decimal.h"
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <charconv>
 #include <cstring>
 #include <limits>
@@ -8,6 +10,47 @@
 #include "arrow/util/value_parsing.h"
 
 namespace fastload {
+
+namespace {
+
+__extension__ using Uint128 = unsigned __int128;
+
+// 5^27 is the largest power below 2^63.
+constexpr auto kPowersOfFive = [] {
+  std::array<uint64_t, 28> powers = {1};
+  for (size_t i = 1; i < powers.size(); ++i) powers[i] = 5 * powers[i - 1];
+  return powers;
+}();
+
+// Returns the double nearest to integer * 10^-scale. `integer` is not 0, and `scale` is
+// an index of kPowersOfFive.
+double Nearest(Uint128 integer, int scale) {
+  if (scale == 0) return static_cast<double>(integer);
+  const auto high = static_cast<uint64_t>(integer >> 64);
+  const int shift = high != 0 ? std::countl_zero(high)
+                              : 64 + std::countl_zero(static_cast<uint64_t>(integer));
+  integer <<= shift;
+  const uint64_t divisor = kPowersOfFive[static_cast<size_t>(scale)];
+  Uint128 quotient = integer / divisor;
+  // The quotient exceeds 2^64, so its last bit is far below those that a double keeps.
+  // Where a remainder is left, that bit says that the quotient lies above a value halfway
+  // between two doubles.
+  if (quotient * divisor != integer) quotient |= 1;
+  constexpr int kBias = 1023;
+  constexpr int kFractionBits = 52;
+  // The power of two is a normal double, and so is the product, which is exact.
+  const auto power = std::bit_cast<double>(static_cast<uint64_t>(kBias - shift - scale)
+                                           << kFractionBits);
+  return static_cast<double>(quotient) * power;
+}
+
+// Loads `size` big-endian bytes, 1 to 8, below the bits of `above`.
+uint64_t LoadLimb(const uint8_t* data, int size, uint64_t above) {
+  for (int i = 0; i < size; ++i) above = above << 8 | data[i];
+  return above;
+}
+
+}  // namespace
 
 UnscaledInteger::UnscaledInteger(int64_t value) : negative_(value < 0) {
   limbs_[0] =
@@ -17,10 +60,11 @@ UnscaledInteger::UnscaledInteger(int64_t value) : negative_(value < 0) {
 UnscaledInteger UnscaledInteger::FromBigEndian(const uint8_t* data, int size) {
   UnscaledInteger integer;
   integer.negative_ = (data[0] & 0x80) != 0;
-  std::array<uint8_t, kMaxDecimalBytes> bytes;
-  bytes.fill(integer.negative_ ? 0xFF : 0);
-  for (int i = 0; i < size; ++i) bytes[i] = data[size - 1 - i];
-  std::memcpy(integer.limbs_, bytes.data(), bytes.size());
+  const uint64_t fill = integer.negative_ ? ~uint64_t{0} : 0;
+  std::ranges::fill(integer.limbs_, fill);
+  uint64_t* next = integer.limbs_;
+  for (; size >= 8; size -= 8) *next++ = LoadLimb(data + size - 8, 8, fill);
+  if (size > 0) *next = LoadLimb(data, size, fill);
   if (integer.negative_) {
     bool carry = true;
     for (uint64_t& limb : integer.limbs_) {
@@ -68,6 +112,12 @@ char* UnscaledInteger::WriteDigits(char* end) const {
 }
 
 double UnscaledInteger::ToDouble(int scale) const {
+  if (limbs_[2] == 0 && limbs_[3] == 0 && scale >= 0 &&
+      scale < static_cast<int>(kPowersOfFive.size())) {
+    const Uint128 integer = static_cast<Uint128>(limbs_[1]) << 64 | limbs_[0];
+    const double nearest = integer == 0 ? 0 : Nearest(integer, scale);
+    return negative_ ? -nearest : nearest;
+  }
   constexpr int kExponent = 16;
   std::array<char, kMostDigits + kExponent> text;
   char* const end = text.data() + kMostDigits;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -33,6 +34,44 @@ TEST(Decimal, IsCorrectlyRounded) {
       ASSERT_EQ(UnscaledInteger(*narrow).ToDouble(scale), value);
     }
   }
+}
+
+// Values at and next to those halfway between two doubles, which round to even.
+TEST(Decimal, RoundsHalfwayCasesToEven) {
+  std::mt19937_64 random(3);
+  const auto expect_nearest = [](const arrow::Decimal256& integer, int scale) {
+    uint8_t bytes[kMaxDecimalBytes];
+    integer.ToBytes(bytes);
+    std::reverse(bytes, bytes + sizeof(bytes));
+    const std::string text = integer.ToIntegerString() + "e-" + std::to_string(scale);
+    ASSERT_EQ(UnscaledInteger::FromBigEndian(bytes, sizeof(bytes)).ToDouble(scale),
+              std::strtod(text.c_str(), nullptr))
+        << text;
+  };
+  for (int i = 0; i < 50'000; ++i) {
+    // An odd integer of 54 bits is halfway, and so are its multiples by powers of two.
+    const auto odd = static_cast<int64_t>(random() >> 11 | uint64_t{1} << 53 | 1);
+    arrow::Decimal256 integer(odd);
+    const int scale = static_cast<int>(random() % 30);
+    // odd * 10^scale * 2^-shift is an integer for every shift up to the scale.
+    const int shift = static_cast<int>(random() % static_cast<uint64_t>(scale + 1));
+    for (int k = 0; k < scale; ++k) integer *= arrow::Decimal256(k < shift ? 5 : 10);
+    if (scale == 0) integer <<= static_cast<uint32_t>(random() % 74);
+    if (i % 2 == 0) integer *= arrow::Decimal256(-1);
+    for (const int step : {-1, 0, 1}) {
+      expect_nearest(integer + arrow::Decimal256(step), scale);
+    }
+  }
+  for (int bits = 1; bits < 140; ++bits) {
+    const arrow::Decimal256 power = arrow::Decimal256(1) << static_cast<uint32_t>(bits);
+    for (int scale = 0; scale < 40; ++scale) {
+      for (const int step : {-1, 0, 1}) {
+        expect_nearest(power + arrow::Decimal256(step), scale);
+        expect_nearest(arrow::Decimal256(-power) + arrow::Decimal256(step), scale);
+      }
+    }
+  }
+  EXPECT_FALSE(std::signbit(UnscaledInteger(0).ToDouble(0)));
 }
 
 TEST(Decimal, OfInt64IsThatOfAnySize) {
