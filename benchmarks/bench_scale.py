@@ -1,15 +1,16 @@
 """One question: what do many files cost before the first batch, in seconds and in memory?
 
-    python benchmarks/bench_scale.py [--files N,N,...] [--row-groups N] [--columns N] [--read N] [--world N]
+    python benchmarks/bench_scale.py [--files N,N,...] [--row-groups N] [--columns N] [--read N]
 
 A simulated store lists N objects, all the same real file of `--row-groups` row groups of 100 rows
-of `--columns` columns, of which `--read` are read, and answers at once. Everything else is fastload's own code, as a user calls it,
-with each size in a process of its own. `cold` makes a dataset (shuffled, the middle rank of
-`--world` ranks) that reads and keeps all footers; `warm` makes a dataset that finds the kept
-footers. Then come len(), state_dict(), the plan of the epoch and the first batch. Memory is the
-peak of resident memory of the whole process so far, torch included. `network` is the time that a
-store and a network add to `cold`, footers / concurrency x latency, for 30 ms and 64 requests in
-flight. The rows of the first batch, and the number of batches, are checked.
+of `--columns` columns, of which `--read` are read, and answers at once. Everything else is
+fastload's own code, as a user calls it, with each size in a process of its own. `cold` makes a
+dataset (shuffled, the middle rank of `--world` ranks) that reads and keeps all footers; `warm`
+makes a dataset that finds the kept footers. Then come len(), state_dict(), the plan of the epoch
+and the first batch. Memory is the peak of resident memory of the whole process so far, torch and
+the store's file included. `network` is the time that a store and a network add to `cold`, footers /
+concurrency x latency, for 30 ms and 64 requests in flight. The rows of the first batch, and the
+number of batches, are checked.
 """
 
 from __future__ import annotations
@@ -170,7 +171,7 @@ def main() -> None:
         print(f"\n{title}")
         most = max(bar[column] for bar in bars)
         for bar in bars:
-            drawn = "#" * max(1, round(_BAR * bar[column] / most))
+            drawn = "#" * max(1, round(_BAR * bar[column] / max(most, 1e-9)))
             print(f"{bar[0]:8} {drawn} {bar[column]:.1f} {unit}")
 
 

@@ -75,7 +75,7 @@ void CheckBounds(const Footer& footer, int32_t leaf) {
 void CheckPacked(const Footer& footer, const Footer& packed) {
   Expect(footer.SameSchema(packed), "the schema of a packed footer");
   Expect(footer.num_rows() == packed.num_rows(), "the rows of a packed footer");
-  const auto totals = packed.PackedTotals();
+  const auto totals = packed.Totals();
   Expect(totals.ok(), "the totals of a packed footer");
   const auto leaves = static_cast<int32_t>(footer.leaves().size());
   Expect(totals->size() == footer.leaves().size(), "totals of each leaf");
@@ -99,7 +99,7 @@ void Unpack(std::string bytes, const Footer& footer) {
   const auto packed = Footer::OfPacked(KeptBytes(std::move(bytes)), footer.file_bytes(),
                                        "file", footer.row_group_rows(), footer.schema());
   if (!packed.ok()) return;
-  (void)(*packed)->PackedTotals();
+  (void)(*packed)->Totals();
   (void)(*packed)->Metadata();
   for (size_t leaf = 0; leaf < footer.leaves().size(); ++leaf) {
     (void)(*packed)->Chunks(static_cast<int32_t>(leaf));

@@ -251,16 +251,11 @@ Result<std::shared_ptr<Footer>> Footer::OfPacked(
 
 Result<std::string> Footer::Pack() const {
   if (packed()) return packed_.Bytes();
-  std::vector<LeafTotals> totals(leaves().size());
-  for (size_t leaf = 0; leaf < totals.size(); ++leaf) {
-    const auto chunks = Chunks(static_cast<int32_t>(leaf));
-    if (chunks.ok()) totals[leaf] = TotalsOf(*chunks);
-  }
-  return PackFooter(totals, *facts_bytes_, tail_);
+  return PackFooter(totals_, *facts_bytes_, tail_);
 }
 
-Result<std::vector<LeafTotals>> Footer::PackedTotals() const {
-  if (!packed()) return std::vector<LeafTotals>();
+Result<std::vector<LeafTotals>> Footer::Totals() const {
+  if (!packed()) return totals_;
   auto totals = packed_.Totals();
   if (!totals.ok()) return At(totals.status(), LocationIn(file_));
   if (totals->size() == leaves().size()) return totals;
@@ -369,6 +364,10 @@ Status Footer::Parse(std::string_view thrift, FooterSchemas* schemas) {
     }
   }
   facts_bytes_ = std::make_shared<const std::string>(LeafFacts::Pack(chunks));
+  totals_.resize(columns);
+  for (size_t leaf = 0; leaf < columns; ++leaf) {
+    if (chunks[leaf].size() == row_group_rows_.size()) totals_[leaf] = TotalsOf(chunks[leaf]);
+  }
   return Status::OK();
 }
 

@@ -58,8 +58,7 @@ class Footer {
       KeptBytes packed, int64_t file_bytes, std::string file,
       std::vector<int64_t> row_group_rows, std::shared_ptr<const FooterSchema> schema);
 
-  // Packs the footer into few bytes. Totals of columns that can't be summed are left
-  // unknown, and are computed when needed.
+  // Packs the footer into few bytes.
   Result<std::string> Pack() const;
 
   // Returns the sum of the rows of all row groups. Like Arrow, ignores the row count in
@@ -102,9 +101,9 @@ class Footer {
   // no order. A chunk whose writer counted no pages has no counts.
   Result<std::vector<std::vector<PageCount>>> ReadPageCounts(int32_t leaf) const;
 
-  // Returns the totals by leaf, and reads only the beginning of a packed footer. Returns
-  // no totals for a footer that is not packed.
-  Result<std::vector<LeafTotals>> PackedTotals() const;
+  // Returns the totals by leaf, and reads only the beginning of a packed footer. Totals are
+  // unknown of a leaf whose chunks are not all as they should be.
+  Result<std::vector<LeafTotals>> Totals() const;
 
   bool packed() const { return tail_.empty(); }
 
@@ -150,6 +149,7 @@ class Footer {
   bool plain_ = true;
   std::string tail_;  // empty: packed_ holds the footer and its facts
   std::shared_ptr<const std::string> facts_bytes_;
+  std::vector<LeafTotals> totals_;
   PackedFooter packed_;
   mutable std::atomic<const LeafFacts*> facts_ = nullptr;  // null: not asked for yet
   // Newest first. Threads that find nothing at the same time read the footer each.

@@ -61,7 +61,13 @@ void ThriftWalk::Pass(uint8_t type, bool element, int depth) {
     case ThriftType::kList:
     case ThriftType::kSet: {
       uint8_t of = 0;
-      for (uint64_t left = List(&of); left > 0 && ok_; --left) Pass(of, true, depth + 1);
+      uint64_t left = List(&of);
+      if (of == ThriftType::kInt32) {
+        for (; left > 0 && ok_; --left) PassVarint();
+      } else if (of == ThriftType::kBinary) {
+        for (; left > 0 && ok_; --left) PassBytes(Varint());
+      }
+      for (; left > 0 && ok_; --left) Pass(of, true, depth + 1);
       return;
     }
     case ThriftType::kStruct:

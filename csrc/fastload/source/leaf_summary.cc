@@ -25,12 +25,12 @@ Result<std::vector<LeafSummary>> SummarizeLeaves(
   }
   std::vector<LeafSummary> summaries(leaves.size());
   for (size_t f = 0; f < footers.size(); ++f) {
-    ARROW_ASSIGN_OR_RAISE(const auto packed, footers[f]->PackedTotals());
+    ARROW_ASSIGN_OR_RAISE(const auto totals, footers[f]->Totals());
     for (size_t c = 0; c < leaves.size(); ++c) {
       if (leaves[c][f] < 0) continue;
       const auto leaf = static_cast<size_t>(leaves[c][f]);
-      if (leaf < packed.size() && packed[leaf].known()) {
-        Add(packed[leaf], f, &summaries[c]);
+      if (leaf < totals.size() && totals[leaf].known()) {
+        Add(totals[leaf], f, &summaries[c]);
         continue;
       }
       ARROW_ASSIGN_OR_RAISE(const auto chunks, footers[f]->Chunks(leaves[c][f]));

@@ -46,7 +46,9 @@ __all__ = ["FooterCache", "FooterKey", "NewFooter", "PackedFooter"]
 _SHARDS = 64
 _SUFFIX = ".pack"
 # A shard with this many packs is merged into one: each pack costs a file to open at every start.
+# Larger packs stay as they are, for a merge takes the memory of all of them.
 _MOST_PACKS = 16
+_LARGE_BYTES = 32 << 20
 _TRIES = 3
 
 _MAGIC = b"FLFOOT02"
@@ -317,7 +319,7 @@ class FooterCache:
         path = self._path(shard)
         path.mkdir(mode=0o700, exist_ok=True)
         remove_unused_once(path.parent, f"*/*{_SUFFIX}")
-        if len(self._list(shard)) >= _MOST_PACKS:
+        if len(self._small(shard)) >= _MOST_PACKS:
             self._merge(shard)
         name = path / f"{time.time_ns():020d}-{os.getpid()}{_SUFFIX}"
         with publish(name) as file:
@@ -333,7 +335,7 @@ class FooterCache:
         lock = os.open(self._path(shard) / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             # If another process merges the packs, or has merged them, nothing is left to do.
-            if not try_lock(lock) or len(paths := self._list(shard)) < _MOST_PACKS:
+            if not try_lock(lock) or len(paths := self._small(shard)) < _MOST_PACKS:
                 return
             newest: dict[str, NewFooter] = {}
             for pack in self._packs(shard, paths):
@@ -384,6 +386,15 @@ class FooterCache:
         except OSError:
             return []
         return [path / name for name in names]
+
+    def _small(self, shard: int) -> list[Path]:
+        """List the packs of a shard that may be merged, oldest first."""
+        small = []
+        for path in self._list(shard):
+            with contextlib.suppress(OSError):
+                if path.stat().st_size < _LARGE_BYTES:
+                    small.append(path)
+        return small
 
     def _path(self, shard: int) -> Path:
         assert self._directory.path is not None

@@ -41,10 +41,10 @@ _LARGE_BYTES = 1 << 20
 # Footers are read, and then kept, in groups: an interrupted start loses one group. A group has
 # this many files, and about as many bytes as memory has room for.
 _AT_ONCE = 8192
-_FIRST = 64  # files of the first group, which tells how large footers are
-_GROUP_BYTES = 128 << 20
+_FIRST = 16  # files of the first group, which tells how large footers are
+_GROUP_BYTES = 48 << 20
 # Footers beyond this limit are packed.
-_UNPACKED_BYTES = 64 << 20
+_UNPACKED_BYTES = 32 << 20
 # The footers of fewer local files are read as quickly as they are found in the cache; with many
 # files, parsing takes long.
 _LEAST_LOCAL = 256

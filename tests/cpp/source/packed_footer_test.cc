@@ -61,7 +61,7 @@ TEST_F(PackedFooterTest, OtherBytesAreAnError) {
   for (const size_t bytes : {size_t{0}, size_t{10}, size_t{24}, whole.size() - 1}) {
     const FileSpec cut = Packed(whole.substr(0, bytes));
     EXPECT_FALSE(ChunkRange(cut, 0, 0).ok());
-    EXPECT_FALSE(cut.footer->PackedTotals().ok());
+    EXPECT_FALSE(cut.footer->Totals().ok());
   }
 }
 
