@@ -4,6 +4,7 @@ import tempfile
 from collections import Counter, defaultdict
 from contextlib import ExitStack
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +12,9 @@ import fastload
 from fastload import FastParquetDataset
 from support.deliveries import deliver
 from support.sample_files import write_files
+
+# A source may have no batch.
+pytestmark = pytest.mark.filterwarnings("ignore:Expected a batch of each source")
 
 group_rows = st.one_of(st.integers(0, 3), st.integers(0, 40))
 files = st.lists(st.lists(group_rows, max_size=4), min_size=1, max_size=2)
