@@ -100,22 +100,37 @@ Schema SchemaOfTail(const py::bytes& tail) {
   return Held(ValueOrRaise(Footer::Make(view, bytes + 4, ""))->schema());
 }
 
+// Returns true if what is pickled goes to a process that multiprocessing starts.
+bool IsSpawning() {
+  const auto context = py::module_::import("multiprocessing.context");
+  return !context.attr("get_spawning_popen")().is_none();
+}
+
 py::tuple StateOf(const Footer& footer) {
   if (!footer.packed()) {
     const std::string tail = ValueOrRaise(footer.Tail());
     return py::make_tuple(py::bytes(tail), footer.file_bytes(), py::bytes(footer.file()));
   }
-  const py::bytes packed = ValueOrRaise(footer.PackedBytes());
+  const KeptBytes& kept = footer.kept();
+  py::object packed;
+  if (kept.file() != nullptr && IsSpawning() && kept.file()->GetName().ok()) {
+    // The process that is being started opens the file, too.
+    packed = py::make_tuple(std::const_pointer_cast<KeptFile>(kept.file()), kept.offset(),
+                            kept.size());
+  } else {
+    packed = py::bytes(ValueOrRaise(footer.PackedBytes()));
+  }
   return py::make_tuple(packed, footer.file_bytes(), py::bytes(footer.file()),
                         PackedRowsOf(footer), Held(footer.schema()));
 }
 
 std::shared_ptr<Footer> OfState(const py::tuple& state) {
-  const auto bytes = state[0].cast<py::bytes>();
   const auto size = state[1].cast<int64_t>();
   auto file = state[2].cast<std::string>();
-  if (state.size() == 3) return MakeFooter(bytes, size, std::move(file), nullptr);
-  return OfPacked(bytes, size, std::move(file), state[3].cast<py::bytes>(),
+  if (state.size() == 3) {
+    return MakeFooter(state[0].cast<py::bytes>(), size, std::move(file), nullptr);
+  }
+  return OfPacked(state[0].cast<Kept>(), size, std::move(file), state[3].cast<py::bytes>(),
                   state[4].cast<Schema>());
 }
 
@@ -274,7 +289,19 @@ void RegisterFooter(py::module_& m) {
           [](const KeptFile& file, int64_t offset) {
             return ValueOrRaise(CallWithoutGil([&] { return file.Hash(offset); }));
           },
-          py::arg("offset"), "Returns the Hash64 of the bytes from `offset` on.");
+          py::arg("offset"), "Returns the Hash64 of the bytes from `offset` on.")
+      .def(py::pickle(
+          [](const KeptFile& file) {
+            const KeptFile::Name name = ValueOrRaise(file.GetName());
+            return py::make_tuple(py::bytes(name.path), name.open_as, name.device,
+                                  name.inode);
+          },
+          [](const py::tuple& state) {
+            return KeptFile::Of({.path = state[0].cast<std::string>(),
+                                 .open_as = state[1].cast<std::string>(),
+                                 .device = state[2].cast<uint64_t>(),
+                                 .inode = state[3].cast<uint64_t>()});
+          }));
 
   py::class_<Hash64Stream>(m, "Hash64", "The XXH64 of bytes that come in parts.")
       .def(py::init<>())

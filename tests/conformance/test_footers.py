@@ -1,10 +1,13 @@
 """What the walk over a footer finds, and what pyarrow does, in files of many writers."""
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from fastload import FastParquetDataset
 from fastload.errors import FastloadError
 from fastload.source.source import Source
+from fastload.tools.cli.inspect import main as inspect
 
 
 @pytest.fixture
@@ -48,3 +51,18 @@ def test_the_walk_finds_what_pyarrow_does(files):
                     assert got.null_count[g] == statistics.null_count, path
                 chunks += 1
     assert chunks > 1_000
+
+
+def test_an_odd_footer_is_parsed_by_libparquet(tmp_path, capsys):
+    path = tmp_path / "odd.parquet"
+    pq.write_table(pa.table({"x": range(100), "y": range(100)}), path, row_group_size=30)
+    data = path.read_bytes()
+    length = int.from_bytes(data[-8:-4], "little")
+    # A field of the footer that no version of the format has: number 100, an empty map.
+    footer = data[-8 - length : -9] + b"\x0b\xc8\x01\x00" + b"\x00"
+    path.write_bytes(data[: -8 - length] + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+    with FastParquetDataset(path, batch_size=100, filters=[("y", ">=", 70)]) as dataset:
+        assert [batch["x"].tolist() for batch in dataset] == [list(range(70, 100))]
+    assert not Source.open(path).files[0].footer.plain
+    inspect([str(path)])
+    assert "footers that are odd, and take longer to open: of 1 file" in capsys.readouterr().out

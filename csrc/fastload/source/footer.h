@@ -115,6 +115,7 @@ class Footer {
 
   // Returns the bytes that Pack() made; only for a packed footer.
   Result<std::string> PackedBytes() const { return packed_.Bytes(); }
+  const KeptBytes& kept() const { return packed_.kept(); }
 
  private:
   // Bounds that are known, in a list that only grows.

@@ -5,7 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <climits>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -56,6 +58,28 @@ Result<std::string> KeptFile::Read(int64_t offset, int64_t bytes) const {
     done += n;
   }
   return read;
+}
+
+Result<KeptFile::Name> KeptFile::GetName() const {
+  Name name{.open_as = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(fd_)};
+  std::array<char, PATH_MAX> path{};
+  struct stat file{};
+  const ssize_t length = readlink(name.open_as.c_str(), path.data(), path.size());
+  if (length <= 0 || fstat(fd_, &file) != 0) {
+    return MakeError(ErrorKind::kStorage, "Expected the path of an open file, got none");
+  }
+  name.path.assign(path.data(), static_cast<size_t>(length));
+  name.device = file.st_dev;
+  name.inode = file.st_ino;
+  return name;
+}
+
+std::shared_ptr<KeptFile> KeptFile::Of(const Name& name) {
+  struct stat file{};
+  const bool there = stat(name.path.c_str(), &file) == 0 && file.st_dev == name.device &&
+                     file.st_ino == name.inode;
+  // A file that was removed is still open in the process that told its name.
+  return std::make_shared<KeptFile>(there ? name.path : name.open_as);
 }
 
 Result<uint64_t> KeptFile::Hash(int64_t offset) const {

@@ -33,7 +33,17 @@ class KeptFile {
   // network.
   std::string_view Mapped() const { return mapped_; }
 
-  int fd() const { return fd_; }
+  // Names the file for another process of this machine while this process runs: its path,
+  // how this process has it open, and what tells the file from others.
+  struct Name {
+    std::string path;
+    std::string open_as;
+    uint64_t device = 0;
+    uint64_t inode = 0;
+  };
+  Result<Name> GetName() const;
+  // Opens the file of which another process told the name. Throws std::system_error.
+  static std::shared_ptr<KeptFile> Of(const Name& name);
 
  private:
   const int fd_;
@@ -56,6 +66,9 @@ class KeptBytes {
       : file_(std::move(file)), offset_(offset), size_(bytes) {}
 
   int64_t size() const { return size_; }
+  // Null: the bytes are in memory.
+  const std::shared_ptr<const KeptFile>& file() const { return file_; }
+  int64_t offset() const { return offset_; }  // in the file
   Result<std::string> Read(int64_t offset, int64_t bytes) const;
   // Returns the same bytes without a copy, where they are in memory or mapped.
   Result<BytesView> View(int64_t offset, int64_t bytes) const;

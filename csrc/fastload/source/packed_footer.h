@@ -36,6 +36,7 @@ class PackedFooter {
   Result<BytesView> Facts() const;
   // Returns the end of the file, from its footer on.
   Result<std::string> Tail() const;
+  const KeptBytes& kept() const { return bytes_; }
   Result<std::string> Bytes() const { return bytes_.Read(0, bytes_.size()); }
 
  private:

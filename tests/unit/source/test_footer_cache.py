@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import multiprocessing
+import multiprocessing
 import os
 import pickle
 import time
@@ -109,6 +110,29 @@ def test_footers_of_one_schema_share_it_also_in_pickles():
         assert all(schema is kept[0] for schema in kept)
     wide, size = tail_of(pa.table({"a": pa.array([1], pa.int32())}))
     assert Footer(wide, size, "x", schemas).schema is not footers[0].schema
+
+
+def told(footers, pipe):
+    pipe.send([footer.leaf_chunks(1).offset for footer in footers])
+
+
+@pytest.mark.parametrize("start", ["spawn", "forkserver"])
+@pytest.mark.parametrize("removed", [False, True])
+def test_a_started_process_opens_the_file_of_kept_footers(home, start, removed):
+    keys = [key_of(i) for i in range(50)]
+    found = cache(home).store([new(key) for key in keys])
+    footers = [found[key.key].footer(SIZE, "here") for key in keys]
+    [pack] = packs(home)
+    if removed:
+        pack.unlink()
+    context = multiprocessing.get_context(start)
+    here, there = context.Pipe()
+    process = context.Process(target=told, args=(footers, there))
+    process.start()
+    assert here.poll(100)
+    assert here.recv() == [Footer(TAIL, SIZE, "x").leaf_chunks(1).offset] * 50
+    process.join()
+    assert len(pickle.dumps(footers[0])) > len(footers[0].pack())  # elsewhere by value
 
 
 def test_damage_is_no_footer(home):

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from fastload.engine.budget import divide_budget, resolve_window, work_units
 from fastload.errors import FastloadError
 from fastload.runtime.cores import available_cores
+from fastload.runtime.native import core
 from fastload.schema.leaves import FileLeaves
 from fastload.schema.projection import plan_columns
 from fastload.source.source import Source
@@ -90,6 +91,8 @@ class DatasetLayout:
         group_rows: spread of the rows of all row groups.
         group_bytes: spread of the stored bytes of the row groups of inspected files.
         writers: names of the programs that wrote the files, each once.
+        odd_footers: inspected files whose footers pyarrow's library parses in whole, because
+            something in them is odd.
         fields: output name -> Field of the output; without columns that can't be read.
         refused: column -> the reason why the column can't be read as it is.
         windows: the windows; None without rows, or without a column that can be read.
@@ -110,6 +113,7 @@ class DatasetLayout:
     group_rows: Spread
     group_bytes: Spread
     writers: tuple[str, ...]
+    odd_footers: int
     fields: dict[str, Field]
     refused: dict[str, str]
     windows: Windows | None
@@ -143,8 +147,11 @@ class DatasetLayout:
         gathered: dict[str, ColumnLayout] = {}
         sizes: list[int] = []
         writers: dict[str, None] = {}
+        odd = 0
         for file in seen:
-            metadata = pq.read_metadata(pa.BufferReader(file.footer.tail))
+            tail = file.footer.tail
+            metadata = pq.read_metadata(pa.BufferReader(tail))
+            odd += not core.Footer(tail, file.size, os.fsencode(file.path)).plain
             writers[str(metadata.created_by or "unknown")] = None
             sizes += _add_file(gathered, file, metadata, columns)
         rows = opened.row_group_rows
@@ -158,6 +165,7 @@ class DatasetLayout:
             group_rows=Spread.of(rows),
             group_bytes=Spread.of(np.array(sizes, dtype=np.int64)),
             writers=tuple(writers),
+            odd_footers=odd,
             fields=fields,
             refused=refused,
             windows=_windows_of(projection, opened.num_rows) if projection else None,

@@ -37,6 +37,7 @@ def report_of(
         "file_bytes": layout.file_bytes,
         "files_seen": layout.files_seen,
         "writers": list(layout.writers),
+        "odd_footers": layout.odd_footers,
         "rows": layout.rows,
         "row_groups": {
             "count": layout.row_groups,

@@ -34,6 +34,9 @@ def parts_of(report: Mapping[str, Any]) -> Iterator[RenderableType]:
         f"{counted(report['rows'], 'row')} in {counted(groups['count'], 'row group')}",
     )
     yield Text(f"written by {'; '.join(report['writers'])}", "dim")
+    if report["odd_footers"]:
+        odd = counted(report["odd_footers"], "file")
+        yield Text(f"footers that are odd, and take longer to open: of {odd}", "yellow")
     yield ""
     yield from _outputs(report)
     yield ""
