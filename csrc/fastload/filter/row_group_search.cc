@@ -180,6 +180,7 @@ class RowGroupSearch {
     FoundRows found;
     const Status status = CatchParquet([&]() -> Status {
       ARROW_RETURN_NOT_OK(CheckRows());
+      ARROW_RETURN_NOT_OK(ReadBounds());
       for (const ColumnSpec& spec : *context_.columns) {
         ARROW_ASSIGN_OR_RAISE(auto known,
                               KnownOfChunk(file_, id_.file, id_.row_group, spec));
@@ -221,6 +222,16 @@ class RowGroupSearch {
                 {.file = file_.path, .row_group = id_.row_group, .column = spec.name});
     }
     return Status::OK();
+  }
+
+  // Reads the bounds of all columns at once; they are kept with the footer.
+  Status ReadBounds() const {
+    std::vector<int32_t> leaves;
+    for (const ColumnSpec& spec : *context_.columns) {
+      if (spec.HasLeaf(id_.file)) leaves.push_back(LeafOf(spec));
+    }
+    if (leaves.empty()) return Status::OK();
+    return file_.footer->Bounds(id_.row_group, leaves[0], leaves).status();
   }
 
   Status AskBloomFilters() {

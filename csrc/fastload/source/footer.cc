@@ -529,30 +529,47 @@ Status Footer::Judge(const parquet::ApplicationVersion& writer, int64_t rows, in
   return Status::OK();
 }
 
-Result<ChunkBounds> Footer::Bounds(int32_t row_group, int32_t leaf) const {
+Result<ChunkBounds> Footer::Bounds(int32_t row_group, int32_t leaf,
+                                   const std::vector<int32_t>& also) const {
   ARROW_RETURN_NOT_OK(CheckPlace(row_group, leaf));
   const auto g = static_cast<size_t>(row_group);
-  const KnownBounds* known = bounds_.load(std::memory_order_acquire);
-  for (; known != nullptr; known = known->next) {
-    if (known->leaf == leaf) return known->bounds.Chunk(g);
+  if (const LeafBounds* known = FindBounds(leaf)) return known->Chunk(g);
+  std::vector<int32_t> leaves = {leaf};
+  for (const int32_t other : also) {
+    if (FindBounds(other) == nullptr) leaves.push_back(other);
   }
-  ARROW_ASSIGN_OR_RAISE(LeafBounds read, ReadBounds(leaf));
-  auto* const added =
-      new KnownBounds{leaf, std::move(read), bounds_.load(std::memory_order_relaxed)};
-  while (!bounds_.compare_exchange_weak(added->next, added, std::memory_order_release,
-                                        std::memory_order_relaxed)) {
+  std::ranges::sort(leaves);
+  leaves.erase(std::unique(leaves.begin(), leaves.end()), leaves.end());
+  auto read = ReadBounds(leaves);
+  if (!read.ok() && leaves.size() > 1) {
+    // The others are told of when they are asked for.
+    leaves = {leaf};
+    read = ReadBounds(leaves);
   }
-  return added->bounds.Chunk(g);
+  ARROW_RETURN_NOT_OK(read.status());
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    auto* const added = new KnownBounds{leaves[i], std::move((*read)[i]),
+                                        bounds_.load(std::memory_order_relaxed)};
+    while (!bounds_.compare_exchange_weak(added->next, added, std::memory_order_release,
+                                          std::memory_order_relaxed)) {
+    }
+  }
+  return FindBounds(leaf)->Chunk(g);
 }
 
-Result<LeafBounds> Footer::ReadBounds(int32_t leaf) const {
+const LeafBounds* Footer::FindBounds(int32_t leaf) const {
+  const KnownBounds* known = bounds_.load(std::memory_order_acquire);
+  for (; known != nullptr; known = known->next) {
+    if (known->leaf == leaf) return &known->bounds;
+  }
+  return nullptr;
+}
+
+Result<std::vector<LeafBounds>> Footer::ReadBounds(
+    const std::vector<int32_t>& leaves) const {
   const auto tail = Tail();
   if (!tail.ok()) return At(tail.status(), LocationIn(file_));
   const std::string_view thrift = ThriftOf(*tail, static_cast<int64_t>(tail->size()));
-  std::optional<std::string> column;
-  if (const auto chunks = FindChunks(thrift, leaf)) {
-    column = FooterOfColumn(thrift, leaves().size(), leaf, *chunks);
-  }
   const auto read = [&](const parquet::FileMetaData& metadata, int32_t of) {
     LeafBounds bounds;
     for (size_t g = 0; g < row_group_rows_.size(); ++g) {
@@ -561,19 +578,28 @@ Result<LeafBounds> Footer::ReadBounds(int32_t leaf) const {
     }
     return bounds;
   };
-  if (column.has_value()) {
-    auto bounds = CatchParquet([&]() -> Result<LeafBounds> {
-      const auto metadata = ReadFileMetaData(*column);
-      if (!metadata->schema()->Column(0)->logical_type()->Equals(
-              *schema_->parquet().Column(leaf)->logical_type())) {
-        return Status::Invalid("another column");
+  std::vector<LeafBounds> found;
+  if (const auto footers = FootersOfColumns(thrift, this->leaves().size(), leaves)) {
+    const Status status = CatchParquet([&]() -> Status {
+      for (size_t i = 0; i < leaves.size(); ++i) {
+        const auto metadata = ReadFileMetaData((*footers)[i]);
+        const auto& expected = *schema_->parquet().Column(leaves[i])->logical_type();
+        if (!metadata->schema()->Column(0)->logical_type()->Equals(expected)) {
+          return Status::Invalid("another column");
+        }
+        found.push_back(read(*metadata, 0));
       }
-      return read(*metadata, 0);
+      return Status::OK();
     });
-    if (bounds.ok() || bounds.status().IsOutOfMemory()) return bounds;
+    if (status.ok()) return found;
+    if (status.IsOutOfMemory()) return status;
+    found.clear();
   }
   ARROW_ASSIGN_OR_RAISE(const auto metadata, Metadata());
-  return CatchParquet([&]() -> Result<LeafBounds> { return read(*metadata, leaf); });
+  return CatchParquet([&]() -> Result<std::vector<LeafBounds>> {
+    for (const int32_t leaf : leaves) found.push_back(read(*metadata, leaf));
+    return std::move(found);
+  });
 }
 
 Result<std::vector<std::vector<PageCount>>> Footer::ReadPageCounts(int32_t leaf) const {

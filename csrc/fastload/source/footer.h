@@ -94,8 +94,10 @@ class Footer {
   // Returns false if the footer had to be parsed by libparquet.
   bool plain() const { return plain_; }
 
-  // Returns the bounds of a column chunk, which live as long as the footer.
-  Result<ChunkBounds> Bounds(int32_t row_group, int32_t leaf) const;
+  // Returns the bounds of a column chunk, which live as long as the footer. Bounds of
+  // `also` are read with those of `leaf`.
+  Result<ChunkBounds> Bounds(int32_t row_group, int32_t leaf,
+                             const std::vector<int32_t>& also = {}) const;
 
   // Returns the counts of data pages of one leaf column by row group index, encodings in
   // no order. A chunk whose writer counted no pages has no counts.
@@ -140,7 +142,9 @@ class Footer {
                                  int32_t leaf) const;
   Status Judge(const parquet::ApplicationVersion& writer, int64_t rows, int32_t leaf,
                FooterChunk* chunk) const;
-  Result<LeafBounds> ReadBounds(int32_t leaf) const;
+  const LeafBounds* FindBounds(int32_t leaf) const;
+  // Reads the bounds of `leaves`, which are sorted.
+  Result<std::vector<LeafBounds>> ReadBounds(const std::vector<int32_t>& leaves) const;
 
   std::string file_;
   int64_t file_bytes_ = 0;

@@ -240,90 +240,55 @@ int64_t ReadRowGroup(ThriftWalk* walk, Fn&& columns) {
   return rows;
 }
 
-}  // namespace
+// A column chunk: the bytes of its struct, and the rows of its row group.
+struct ChunkBytes {
+  std::string_view bytes;
+  int64_t rows = 0;
+};
 
-std::optional<FooterRead> ReadFooter(std::string_view thrift) {
-  FooterRead read;
-  std::vector<bool> odd;
+// The parts of a footer that footers of single columns are made of.
+struct FooterParts {
+  std::string schema;                           // as in FooterRead
+  std::vector<std::vector<ChunkBytes>> chunks;  // by wanted leaf and row group
+};
+
+std::optional<FooterParts> CutFooter(std::string_view thrift,
+                                     const std::vector<int32_t>& leaves) {
+  FooterParts parts{.chunks = std::vector<std::vector<ChunkBytes>>(leaves.size())};
   ThriftWalk walk(thrift);
-  int32_t written = 0;  // the number of the last field that was written
+  int32_t written = 0;
   Fields field(&walk);
   while (field.Next()) {
-    AddThriftField(field.number, field.type, written, &read.schema);
+    AddThriftField(field.number, field.type, written, &parts.schema);
     written = field.number;
-    if (field.number == file::kRows) {
-      field.Number(ThriftType::kInt64);
-      AddThriftNumber(0, &read.schema);
-      continue;
-    }
     if (field.number != file::kRowGroups) {
       const size_t start = walk.at();
-      if (field.number == file::kWriter && field.Is(ThriftType::kBinary)) {
-        read.writer = walk.Bytes();
-      } else {
-        walk.Value(field.type);
-      }
-      read.schema.append(walk.Since(start));
-      continue;
-    }
-    AddThriftStructs(0, &read.schema);
-    const uint64_t count = Structs(&walk, &field);
-    for (uint64_t g = 0; g < count && walk.ok(); ++g) {
-      read.rows.push_back(ReadRowGroup(&walk, [&](uint64_t columns) {
-        if (g == 0 && columns <= thrift.size()) {
-          read.chunks.resize(static_cast<size_t>(columns));
-          odd.resize(read.chunks.size());
-          // Each row group takes more than a byte of the footer.
-          const size_t most = thrift.size() / (read.chunks.size() + 1) + 1;
-          for (auto& of_leaf : read.chunks) {
-            of_leaf.reserve(std::min(static_cast<size_t>(count), most));
-          }
-        }
-        if (columns != read.chunks.size()) walk.Fail();
-        for (size_t c = 0; c < read.chunks.size() && walk.ok(); ++c) {
-          FooterChunk& chunk = read.chunks[c].emplace_back();
-          if (!ReadChunk(&walk, &chunk)) odd[c] = true;
-        }
-      }));
-    }
-  }
-  if (!walk.ok() || !field.Has(Bits({file::kSchema, file::kRowGroups}))) {
-    return std::nullopt;
-  }
-  for (size_t c = 0; c < odd.size(); ++c) {
-    if (odd[c]) read.chunks[c].clear();
-  }
-  read.schema.push_back(ThriftType::kStop);
-  return read;
-}
-
-std::optional<std::vector<ChunkBytes>> FindChunks(std::string_view thrift, int32_t leaf) {
-  std::vector<ChunkBytes> found;
-  ThriftWalk walk(thrift);
-  Fields field(&walk);
-  while (field.Next()) {
-    if (field.number != file::kRowGroups) {
       walk.Value(field.type);
+      parts.schema.append(walk.Since(start));
       continue;
     }
+    AddThriftStructs(0, &parts.schema);
     const uint64_t count = Structs(&walk, &field);
     for (uint64_t g = 0; g < count && walk.ok(); ++g) {
+      size_t next = 0;
       const int64_t rows = ReadRowGroup(&walk, [&](uint64_t columns) {
         for (uint64_t c = 0; c < columns && walk.ok(); ++c) {
           const size_t start = walk.at();
           walk.Struct();
-          if (c == static_cast<uint64_t>(leaf)) found.push_back({walk.Since(start), 0});
+          if (next == leaves.size() || c != static_cast<uint64_t>(leaves[next])) continue;
+          parts.chunks[next++].push_back({walk.Since(start), 0});
         }
       });
-      if (found.size() != g + 1) return std::nullopt;
-      found.back().rows = rows;
+      if (next != leaves.size()) return std::nullopt;
+      for (auto& of_leaf : parts.chunks) of_leaf.back().rows = rows;
     }
   }
   if (!walk.ok()) return std::nullopt;
-  return found;
+  parts.schema.push_back(ThriftType::kStop);
+  return parts;
 }
 
-std::optional<std::string> FooterOfColumn(std::string_view thrift, size_t columns,
+std::optional<std::string> FooterOfColumn(std::string_view schema, size_t columns,
                                           int32_t leaf,
                                           const std::vector<ChunkBytes>& chunks) {
   std::string footer;
@@ -332,7 +297,7 @@ std::optional<std::string> FooterOfColumn(std::string_view thrift, size_t column
     AddThriftField(number, type, written, &footer);
     written = number;
   };
-  ThriftWalk walk(thrift);
+  ThriftWalk walk(schema);
   Fields field(&walk);
   while (field.Next()) {
     const bool orders = field.number == file::kColumnOrders;
@@ -391,6 +356,76 @@ std::optional<std::string> FooterOfColumn(std::string_view thrift, size_t column
   if (!walk.ok()) return std::nullopt;
   footer.push_back(ThriftType::kStop);
   return footer;
+}
+
+}  // namespace
+
+std::optional<FooterRead> ReadFooter(std::string_view thrift) {
+  FooterRead read;
+  std::vector<bool> odd;
+  ThriftWalk walk(thrift);
+  int32_t written = 0;  // the number of the last field that was written
+  Fields field(&walk);
+  while (field.Next()) {
+    AddThriftField(field.number, field.type, written, &read.schema);
+    written = field.number;
+    if (field.number == file::kRows) {
+      field.Number(ThriftType::kInt64);
+      AddThriftNumber(0, &read.schema);
+      continue;
+    }
+    if (field.number != file::kRowGroups) {
+      const size_t start = walk.at();
+      if (field.number == file::kWriter && field.Is(ThriftType::kBinary)) {
+        read.writer = walk.Bytes();
+      } else {
+        walk.Value(field.type);
+      }
+      read.schema.append(walk.Since(start));
+      continue;
+    }
+    AddThriftStructs(0, &read.schema);
+    const uint64_t count = Structs(&walk, &field);
+    for (uint64_t g = 0; g < count && walk.ok(); ++g) {
+      read.rows.push_back(ReadRowGroup(&walk, [&](uint64_t columns) {
+        if (g == 0 && columns <= thrift.size()) {
+          read.chunks.resize(static_cast<size_t>(columns));
+          odd.resize(read.chunks.size());
+          // Each row group takes more than a byte of the footer.
+          const size_t most = thrift.size() / (read.chunks.size() + 1) + 1;
+          for (auto& of_leaf : read.chunks) {
+            of_leaf.reserve(std::min(static_cast<size_t>(count), most));
+          }
+        }
+        if (columns != read.chunks.size()) walk.Fail();
+        for (size_t c = 0; c < read.chunks.size() && walk.ok(); ++c) {
+          FooterChunk& chunk = read.chunks[c].emplace_back();
+          if (!ReadChunk(&walk, &chunk)) odd[c] = true;
+        }
+      }));
+    }
+  }
+  if (!walk.ok() || !field.Has(Bits({file::kSchema, file::kRowGroups}))) {
+    return std::nullopt;
+  }
+  for (size_t c = 0; c < odd.size(); ++c) {
+    if (odd[c]) read.chunks[c].clear();
+  }
+  read.schema.push_back(ThriftType::kStop);
+  return read;
+}
+
+std::optional<std::vector<std::string>> FootersOfColumns(
+    std::string_view thrift, size_t columns, const std::vector<int32_t>& leaves) {
+  const auto parts = CutFooter(thrift, leaves);
+  if (!parts.has_value()) return std::nullopt;
+  std::vector<std::string> footers;
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    auto footer = FooterOfColumn(parts->schema, columns, leaves[i], parts->chunks[i]);
+    if (!footer.has_value()) return std::nullopt;
+    footers.push_back(*std::move(footer));
+  }
+  return footers;
 }
 
 }  // namespace fastload

@@ -50,19 +50,9 @@ struct FooterRead {
 // are odd in any way: libparquet says whether they are a footer.
 std::optional<FooterRead> ReadFooter(std::string_view thrift);
 
-// A column chunk: the bytes of its struct, and the rows of its row group.
-struct ChunkBytes {
-  std::string_view bytes;
-  int64_t rows = 0;
-};
-
-// Returns the chunks of a leaf by row group; nullopt for odd bytes.
-std::optional<std::vector<ChunkBytes>> FindChunks(std::string_view thrift, int32_t leaf);
-
-// Returns a footer of one column alone, with its chunks. `thrift` is the footer of all
-// `columns` leaves. Returns nullopt for odd bytes.
-std::optional<std::string> FooterOfColumn(std::string_view thrift, size_t columns,
-                                          int32_t leaf,
-                                          const std::vector<ChunkBytes>& chunks);
+// Returns a footer of each of `leaves` alone, with its chunks; `leaves` are sorted, and
+// `thrift` is a footer of `columns` leaves. Returns nullopt for odd bytes.
+std::optional<std::vector<std::string>> FootersOfColumns(
+    std::string_view thrift, size_t columns, const std::vector<int32_t>& leaves);
 
 }  // namespace fastload
