@@ -86,7 +86,7 @@ class Shape:
 
     table: Callable[[], pa.Table]
     files: int = 1
-    group: int = 1 << 20
+    group: int = 125_000
     read: list[str] | None = None
     options: dict[str, Any] = field(default_factory=lambda: {"batch_size": _BATCH_ROWS})
     write: dict[str, Any] = field(default_factory=dict)
@@ -202,7 +202,7 @@ def structs(rows: int) -> pa.Table:
 
 
 SHAPES = {
-    "plain": Shape(lambda: floats(250_000, 10), 4, 125_000),
+    "plain": Shape(lambda: floats(250_000, 10), 4),
     "40 of 40 columns": Shape(lambda: floats(128_000, 40), 8, 500),
     "40 of 200 columns": Shape(lambda: floats(128_000, 40, 160), 8, 500, read_of(40)),
     "5 of 1000 columns": Shape(lambda: floats(128_000, 5, 995), 4, 500, read_of(5)),
@@ -216,6 +216,7 @@ SHAPES = {
     "few strings": Shape(lambda: strings(400_000, 8, 1_000)),
     "strings of 10 KB": Shape(lambda: strings(4_000, 10_000)),
     "short lists": Shape(lambda: lists(800_000, 3)),
+    "lists in one group": Shape(lambda: lists(800_000, 3), group=1 << 20),
     "lists of lists": Shape(lambda: lists(300_000, 3, 3)),
     "maps": Shape(lambda: maps(400_000)),
     "lists of structs": Shape(lambda: structs(400_000)),
@@ -240,7 +241,6 @@ SHAPES = {
     "canonical_ranks": Shape(
         lambda: floats(250_000, 10),
         4,
-        125_000,
         options={"global_batch_size": _BATCH_ROWS, "canonical_ranks": 64},
     ),
     "take of 32 lists": Shape(lambda: lists(100_000, 50), 4, takes=True),
