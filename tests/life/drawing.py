@@ -14,6 +14,10 @@ from fastload import Pack, TokenBudget
 NAMES = ["a b", "größe", "日本", "tab\t", "q'\"", "x/y", "%s", "a__b", "A", "dot.ted", "名 前"]
 # No list of tokens is as long: token k of row n is n * TOKENS + k.
 TOKENS = 64
+# More column chunks take long to write.
+_CHUNKS = 20_000
+# Of more columns, most are not read.
+WIDE = 16
 
 
 def double(block):
@@ -143,6 +147,15 @@ def _forms(r):
     return how
 
 
+def _shaped(r, files):
+    """Give some files many small row groups; return a number of columns of which few are read."""
+    if r.random() < 0.12:
+        files[:] = files[:2]
+        files[-1] = [r.choice([0, 1, 1, 2, 3]) for _ in range(r.randint(100, 300))]
+    most = min(400, _CHUNKS // max(1, sum(map(len, files))))
+    return r.randint(100, max(100, most)) if r.random() < 0.12 else 0
+
+
 def drawn(seed):
     """Draw a program: a dict of plain values."""
     r = random.Random(seed)
@@ -151,6 +164,7 @@ def drawn(seed):
         [r.randint(0, some) for _ in range(r.choice([0, 1, 2, 3, 4]))]
         for _ in range(r.randint(1, 3))
     ]
+    wide = _shaped(random.Random(f"{seed} shape"), files)
     groups = sum(map(len, files))
     form = _forms(r)
     slices = form.get("canonical_ranks")
@@ -189,7 +203,7 @@ def drawn(seed):
         "files": files,
         "columns": columns,
         "lacks": tuple((n, name) for n in range(len(files)) for name in names if r.random() < 0.05),
-        "wide": r.choice([0, 0, 3, 12, 16]),
+        "wide": max(wide, r.choice([0, 0, 3, 12, 16])),
         "twice": r.random() < 0.5,
         "hive": r.choice([None, None, "", "x"]),
         "form": form,
@@ -227,6 +241,7 @@ def drawn(seed):
             "write_statistics": r.random() < 0.8,
             "write_page_index": r.random() < 0.3,
         },
+        "packed": r.random() < 0.2,
     }  # fmt: skip
 
 
@@ -257,13 +272,17 @@ WITHOUT = {
     "epoch": 0,
     "epochs": 1,
     "write": {},
+    "packed": False,
 }
 
 
 def without(program, name):
-    """The program without a feature, without one of the columns (`columns.0`), or in one leg."""
+    """The program without a feature, a column (`columns.0`), later legs, workers or groups."""
     if name == "legs":
         return {**program, "legs": program["legs"][-1:]}
+    if name == "groups":
+        few = [groups[:4] for groups in program["files"]]
+        return {**program, "files": few, "damage": ()} if few != program["files"] else program
     if name == "workers":
         return {**program, "legs": [(world, 0, steps) for world, _, steps in program["legs"]]}
     name, _, number = name.partition(".")

@@ -11,7 +11,7 @@ from random import Random
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from drawing import ADDED, FILTERS, TOKENS, values_of
+from drawing import ADDED, FILTERS, TOKENS, WIDE, values_of
 from spec_cases import is_number, spec_of, stack_of
 
 from fastload import Column, TokenBudget
@@ -173,10 +173,9 @@ class Oracle:
         }
         r = Random(f"{p['seed']} stack")
         wide = [leaves[f"w{k}"] for k in range(p["wide"])]
-        if wide:
-            base["stack"] = stack_of(
-                r, r.sample(wide, r.choice([1, len(wide), len(wide), len(wide)]))
-            )
+        counts = [0, 1, 5] if len(wide) > WIDE else [1, len(wide), len(wide), len(wide)]
+        if wide and (count := r.choice(counts)):
+            base["stack"] = stack_of(r, r.sample(wide, count))
         numbers = [
             leaves[name] for name in own if is_number(leaves[name]) and not leaves[name].levels
         ]
