@@ -62,7 +62,7 @@ def one_file(row_groups: int, wide: int) -> tuple[bytes, pa.Table]:
     """Return the bytes of a Parquet file of `wide` columns, and its table."""
     rng = np.random.default_rng(0)
     rows = row_groups * _GROUP_ROWS
-    columns = {
+    columns: dict[str, Any] = {
         "label": rng.integers(0, 2, rows).astype(np.int8),
         "price": rng.normal(size=rows),
         "user": rng.integers(0, 1 << 40, rows),

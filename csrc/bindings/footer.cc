@@ -130,8 +130,8 @@ std::shared_ptr<Footer> OfState(const py::tuple& state) {
   if (state.size() == 3) {
     return MakeFooter(state[0].cast<py::bytes>(), size, std::move(file), nullptr);
   }
-  return OfPacked(state[0].cast<Kept>(), size, std::move(file), state[3].cast<py::bytes>(),
-                  state[4].cast<Schema>());
+  return OfPacked(state[0].cast<Kept>(), size, std::move(file),
+                  state[3].cast<py::bytes>(), state[4].cast<Schema>());
 }
 
 // The footer's sizes and counts of one leaf column, by row group index.
@@ -146,8 +146,7 @@ struct LeafChunks {
 
 LeafChunks ReadLeafChunks(const Footer& footer, int32_t leaf) {
   LeafChunks chunks;
-  const auto read =
-      ValueOrRaise(CallWithoutGil([&] { return footer.Chunks(leaf); }));
+  const auto read = ValueOrRaise(CallWithoutGil([&] { return footer.Chunks(leaf); }));
   for (const FooterChunk& chunk : read) {
     chunks.offset.push_back(chunk.offset);
     chunks.compressed_bytes.push_back(chunk.compressed_bytes);
@@ -169,9 +168,7 @@ py::list ReadPageCounts(const Footer& footer, int32_t leaf) {
   return row_groups;
 }
 
-py::bytes TailOf(const Footer& footer) {
-  return py::bytes(ValueOrRaise(footer.Tail()));
-}
+py::bytes TailOf(const Footer& footer) { return py::bytes(ValueOrRaise(footer.Tail())); }
 
 std::vector<LeafSummary> Summarize(const std::vector<std::shared_ptr<Footer>>& footers,
                                    const std::vector<std::vector<int32_t>>& leaves) {

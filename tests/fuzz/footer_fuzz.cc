@@ -1,6 +1,6 @@
 // Fuzzer of footers, in files and packed: the walk over a footer's bytes finds what
-// libparquet does, a packed footer says the same as the footer itself, and bytes that are no
-// footer, or no facts, are refused.
+// libparquet does, a packed footer says the same as the footer itself, and bytes that are
+// no footer, or no facts, are refused.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -32,7 +32,8 @@ bool Equal(const FooterChunk& a, const FooterChunk& b) {
 }
 
 bool Equal(const std::vector<FooterChunk>& a, const std::vector<FooterChunk>& b) {
-  return std::ranges::equal(a, b, [](const auto& x, const auto& y) { return Equal(x, y); });
+  return std::ranges::equal(a, b,
+                            [](const auto& x, const auto& y) { return Equal(x, y); });
 }
 
 bool Equal(const LeafTotals& a, const LeafTotals& b) {

@@ -137,8 +137,8 @@ Status ExcludeByBloomFilters(const FileSpec& file, int32_t file_index, int32_t r
                              const std::vector<ColumnSpec>& columns,
                              const RowFilter& filter, const SmallReads& read,
                              std::vector<KnownValues>* known) {
-  ARROW_ASSIGN_OR_RAISE(
-      auto lookups, LookupsOf(file, file_index, row_group, columns, filter, *known));
+  ARROW_ASSIGN_OR_RAISE(auto lookups,
+                        LookupsOf(file, file_index, row_group, columns, filter, *known));
   if (lookups.empty()) return Status::OK();
   std::vector<KnownValues> least = *known;
   for (const Lookup& lookup : lookups) {

@@ -171,7 +171,8 @@ Result<KnownValues> KnownOfChunk(const FileSpec& file, int32_t file_index,
   }
   if (!chunk.bounded) return known;
   const auto bounds = Bounds::Make(descr, spec, file_index);
-  if (bounds) known.keys = bounds->Keys(std::string(chunk.least), std::string(chunk.most));
+  if (bounds)
+    known.keys = bounds->Keys(std::string(chunk.least), std::string(chunk.most));
   return known;
 }
 

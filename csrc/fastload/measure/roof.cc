@@ -97,8 +97,8 @@ Status KeepFirstRows(const Input& input, int64_t rows, arrow::MemoryPool* pool,
   ARROW_ASSIGN_OR_RAISE(const FooterChunk stored,
                         input.spec.Chunk(chunk->row_group, chunk->leaf));
   const auto levels = static_cast<double>(stored.values);
-  const double wanted =
-      levels * static_cast<double>(rows) / static_cast<double>(input.spec.RowsOf(chunk->row_group));
+  const double wanted = levels * static_cast<double>(rows) /
+                        static_cast<double>(input.spec.RowsOf(chunk->row_group));
   std::vector<uint8_t> memory;
   int64_t values = 0;
   int64_t pages = 0;

@@ -11,8 +11,8 @@
 
 namespace fastload {
 
-// The statistics of a column chunk; `known` is false where none are stored or their writer
-// is known to have made them wrong.
+// The statistics of a column chunk; `known` is false where none are stored or their
+// writer is known to have made them wrong.
 struct ChunkBounds {
   bool known = false;
   int64_t nulls = -1;  // -1: unknown

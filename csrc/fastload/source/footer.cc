@@ -104,8 +104,8 @@ Status CheckPlain(const parquet::RowGroupMetaData& row_group, int32_t leaf) {
                    "encrypted Parquet (leave it out with columns=[...])");
 }
 
-// Returns the writer of a file. The footers of a dataset mostly have one, and to parse its
-// name takes longer than to read a small footer.
+// Returns the writer of a file. The footers of a dataset mostly have one, and to parse
+// its name takes longer than to read a small footer.
 const parquet::ApplicationVersion& VersionOf(std::string_view name) {
   thread_local std::string last;
   thread_local parquet::ApplicationVersion version{""};
@@ -227,8 +227,8 @@ Result<std::shared_ptr<Footer>> Footer::Make(std::string_view tail, int64_t file
   std::shared_ptr<Footer> footer(new Footer());
   footer->file_bytes_ = file_bytes;
   footer->file_ = std::move(file);
-  ARROW_RETURN_NOT_OK(At(footer->Parse(ThriftOf(tail, needed), schemas),
-                         LocationIn(footer->file_)));
+  ARROW_RETURN_NOT_OK(
+      At(footer->Parse(ThriftOf(tail, needed), schemas), LocationIn(footer->file_)));
   footer->tail_ = tail.substr(tail.size() - static_cast<size_t>(needed));
   return footer;
 }
@@ -332,8 +332,8 @@ Status Footer::Parse(std::string_view thrift, FooterSchemas* schemas) {
     const parquet::ApplicationVersion& writer = VersionOf(read->writer);
     for (size_t leaf = 0; leaf < columns; ++leaf) {
       for (size_t g = 0; g < chunks[leaf].size(); ++g) {
-        const Status status = Judge(writer, row_group_rows_[g], static_cast<int32_t>(leaf),
-                                    &chunks[leaf][g]);
+        const Status status = Judge(writer, row_group_rows_[g],
+                                    static_cast<int32_t>(leaf), &chunks[leaf][g]);
         if (!status.ok()) chunks[leaf].clear();  // told when the leaf is asked for
       }
     }
@@ -366,7 +366,8 @@ Status Footer::Parse(std::string_view thrift, FooterSchemas* schemas) {
   facts_bytes_ = std::make_shared<const std::string>(LeafFacts::Pack(chunks));
   totals_.resize(columns);
   for (size_t leaf = 0; leaf < columns; ++leaf) {
-    if (chunks[leaf].size() == row_group_rows_.size()) totals_[leaf] = TotalsOf(chunks[leaf]);
+    if (chunks[leaf].size() == row_group_rows_.size())
+      totals_[leaf] = TotalsOf(chunks[leaf]);
   }
   return Status::OK();
 }
@@ -509,8 +510,8 @@ Result<FooterChunk> Footer::ParseChunk(const parquet::FileMetaData& metadata,
   return found;
 }
 
-Status Footer::Judge(const parquet::ApplicationVersion& writer, int64_t rows, int32_t leaf,
-                     FooterChunk* chunk) const {
+Status Footer::Judge(const parquet::ApplicationVersion& writer, int64_t rows,
+                     int32_t leaf, FooterChunk* chunk) const {
   const parquet::ColumnDescriptor& column = *schema_->parquet().Column(leaf);
   const bool repeated = column.max_repetition_level() > 0;
   ARROW_RETURN_NOT_OK(CheckSizes(*chunk, file_bytes_, repeated, rows));

@@ -80,8 +80,8 @@ class Footer {
   }
 
   // Returns what the footer says of a column chunk. A chunk outside the file, or of sizes
-  // that no chunk has, is an ErrorKind::kCorruptFile, in whichever row group it lies. Only
-  // the requested leaf is checked, so that damage in other leaves does no harm.
+  // that no chunk has, is an ErrorKind::kCorruptFile, in whichever row group it lies.
+  // Only the requested leaf is checked, so that damage in other leaves does no harm.
   Result<FooterChunk> Chunk(int32_t row_group, int32_t leaf) const;
   // Returns the chunks of a leaf by row group.
   Result<std::vector<FooterChunk>> Chunks(int32_t leaf) const;
@@ -103,8 +103,8 @@ class Footer {
   // no order. A chunk whose writer counted no pages has no counts.
   Result<std::vector<std::vector<PageCount>>> ReadPageCounts(int32_t leaf) const;
 
-  // Returns the totals by leaf, and reads only the beginning of a packed footer. Totals are
-  // unknown of a leaf whose chunks are not all as they should be.
+  // Returns the totals by leaf, and reads only the beginning of a packed footer. Totals
+  // are unknown of a leaf whose chunks are not all as they should be.
   Result<std::vector<LeafTotals>> Totals() const;
 
   bool packed() const { return tail_.empty(); }

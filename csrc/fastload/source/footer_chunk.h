@@ -37,7 +37,7 @@ struct FooterChunk {
 
 // What the bytes of a footer say.
 struct FooterRead {
-  std::string schema;  // a footer with all but the row groups, and of 0 rows
+  std::string schema;         // a footer with all but the row groups, and of 0 rows
   std::string_view writer;    // the program that wrote the file; empty: not told
   std::vector<int64_t> rows;  // of each row group
   // By leaf and row group; a leaf of which a chunk is odd (it lies in another file or is

@@ -61,7 +61,8 @@ Result<std::string> KeptFile::Read(int64_t offset, int64_t bytes) const {
 }
 
 Result<KeptFile::Name> KeptFile::GetName() const {
-  Name name{.open_as = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(fd_)};
+  Name name{.open_as =
+                "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(fd_)};
   std::array<char, PATH_MAX> path{};
   struct stat file{};
   const ssize_t length = readlink(name.open_as.c_str(), path.data(), path.size());

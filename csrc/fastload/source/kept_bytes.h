@@ -24,13 +24,13 @@ class KeptFile {
   // Returns `bytes` bytes from `offset` on. Fails if the file ends earlier.
   Result<std::string> Read(int64_t offset, int64_t bytes) const;
 
-  // Returns the hash of the bytes from `offset` on, to the file's end. The bytes are read,
-  // not mapped, so that they do not count as memory of the process.
+  // Returns the hash of the bytes from `offset` on, to the file's end. The bytes are
+  // read, not mapped, so that they do not count as memory of the process.
   Result<uint64_t> Hash(int64_t offset) const;
 
-  // Returns the file's bytes where they are mapped, shared by all processes that map them;
-  // empty where a page that the system can't read would end the process: in a file of a
-  // network.
+  // Returns the file's bytes where they are mapped, shared by all processes that map
+  // them; empty where a page that the system can't read would end the process: in a file
+  // of a network.
   std::string_view Mapped() const { return mapped_; }
 
   // Names the file for another process of this machine while this process runs: its path,

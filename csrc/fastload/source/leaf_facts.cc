@@ -15,8 +15,8 @@ constexpr size_t kFields = 14;
 constexpr int64_t kMarksNoCompression = 1;
 constexpr int64_t kLeavesOutHeader = 2;
 
-// A leaf begins with a byte for each field: the bytes of its least number, and in the upper
-// half the bytes of a distance.
+// A leaf begins with a byte for each field: the bytes of its least number, and in the
+// upper half the bytes of a distance.
 
 using Numbers = std::array<int64_t, kFields>;
 
@@ -148,10 +148,7 @@ std::string LeafFacts::Pack(const std::vector<std::vector<FooterChunk>>& chunks)
 
 LeafFacts::LeafFacts(std::string_view bytes, size_t leaves, size_t row_groups,
                      std::shared_ptr<const void> owner)
-    : bytes_(bytes),
-      leaves_(leaves),
-      row_groups_(row_groups),
-      owner_(std::move(owner)) {}
+    : bytes_(bytes), leaves_(leaves), row_groups_(row_groups), owner_(std::move(owner)) {}
 
 std::string_view LeafFacts::BytesOf(size_t leaf) const {
   const size_t ends = leaves_ * sizeof(LeafEnd);
@@ -194,7 +191,8 @@ std::optional<FooterChunk> LeafFacts::Chunk(size_t leaf, size_t row_group) const
     numbers[f] = OfZigZag(LoadBytes(least, bytes));
     least += bytes;
     if (of_distance == 0) continue;
-    const uint64_t distance = LoadDistance(distances + row_group * of_distance, of_distance);
+    const uint64_t distance =
+        LoadDistance(distances + row_group * of_distance, of_distance);
     numbers[f] = static_cast<int64_t>(static_cast<uint64_t>(numbers[f]) + distance);
     distances += row_groups_ * of_distance;
   }

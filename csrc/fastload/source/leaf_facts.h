@@ -1,5 +1,5 @@
-// What a footer says of column chunks, as arrays of numbers by leaf: the numbers of a chunk
-// are found by the index of its row group, and nothing is parsed.
+// What a footer says of column chunks, as arrays of numbers by leaf: the numbers of a
+// chunk are found by the index of its row group, and nothing is parsed.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +14,10 @@
 
 namespace fastload {
 
-// The chunks of a file. The bytes are the same in memory and on disk: where each leaf ends,
-// then the leaves. A leaf has the least number of each field, and the distances from the
-// least number by row group, in as few bytes as the largest one needs. Immutable.
+// The chunks of a file. The bytes are the same in memory and on disk: where each leaf
+// ends, then the leaves. A leaf has the least number of each field, and the distances
+// from the least number by row group, in as few bytes as the largest one needs.
+// Immutable.
 class LeafFacts {
  public:
   // Returns the bytes of facts. `chunks` are by leaf and row group; a leaf may have none.

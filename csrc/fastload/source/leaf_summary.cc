@@ -1,6 +1,5 @@
 #include "fastload/source/leaf_summary.h"
 
-
 namespace fastload {
 
 namespace {

@@ -184,9 +184,8 @@ Result<PageExtents> WalkPages(const FileSpec& spec, const File& file, int32_t ro
     parquet::ReaderProperties properties;
     LimitThrift(chunk.bytes, &properties);
     // Pages are passed over, and a dictionary stays compressed.
-    auto pages =
-        OpenPages(bytes, stored.values, parquet::Compression::UNCOMPRESSED,
-                  properties, *spec.Column(leaf), /*always_compressed=*/false);
+    auto pages = OpenPages(bytes, stored.values, parquet::Compression::UNCOMPRESSED,
+                           properties, *spec.Column(leaf), /*always_compressed=*/false);
     const auto close = [&](int64_t end) {
       if (extents.pages.empty()) return;
       PageExtent& page = extents.pages.back();

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import multiprocessing
-import multiprocessing
 import os
 import pickle
 import time

@@ -37,7 +37,7 @@ def test_the_same_rows_on_other_ranks(tmp_path):
 
 
 def test_steps_that_differ(make):
-    with pytest.raises(AssertionError, match=r"step 0 on 1 ranks, got 20 others .* on 2 ranks"):
+    with pytest.raises(AssertionError, match=r"step 0 on 1 ranks, got \d+ others .* on 2 ranks"):
         assert_same_steps(make, (1, 2))
 
     def other(rank, world_size):

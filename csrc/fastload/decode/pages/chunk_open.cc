@@ -43,16 +43,15 @@ Result<ChunkFacts> FactsOf(const FileSpec& file, int32_t row_group, int32_t leaf
     range.bytes += std::min<int64_t>(100, file.bytes - (range.offset + range.bytes));
   }
   const int64_t most = MostExpanded(chunk.codec, chunk.compressed_bytes);
-  return ChunkFacts{
-      .range = range,
-      .rows = file.RowsOf(row_group),
-      .levels = chunk.values,
-      .compressed = chunk.compressed_bytes,
-      .page_bytes = std::min(chunk.uncompressed_bytes, most),
-      .most_bytes =
-          MostPageBytes(chunk.codec, chunk.compressed_bytes, chunk.uncompressed_bytes),
-      .codec = chunk.codec,
-      .always_compressed = chunk.marks_no_compression};
+  return ChunkFacts{.range = range,
+                    .rows = file.RowsOf(row_group),
+                    .levels = chunk.values,
+                    .compressed = chunk.compressed_bytes,
+                    .page_bytes = std::min(chunk.uncompressed_bytes, most),
+                    .most_bytes = MostPageBytes(chunk.codec, chunk.compressed_bytes,
+                                                chunk.uncompressed_bytes),
+                    .codec = chunk.codec,
+                    .always_compressed = chunk.marks_no_compression};
 }
 
 Result<ByteRange> ChunkRange(const FileSpec& file, int32_t row_group, int32_t leaf) {
