@@ -180,7 +180,7 @@ class RowGroupSearch {
     FoundRows found;
     const Status status = CatchParquet([&]() -> Status {
       ARROW_RETURN_NOT_OK(CheckRows());
-      ARROW_RETURN_NOT_OK(ReadBounds());
+      ARROW_RETURN_NOT_OK(ReadStatistics());
       for (const ColumnSpec& spec : *context_.columns) {
         ARROW_ASSIGN_OR_RAISE(auto known,
                               KnownOfChunk(file_, id_.file, id_.row_group, spec));
@@ -224,8 +224,8 @@ class RowGroupSearch {
     return Status::OK();
   }
 
-  // Reads the bounds of all columns at once; they are kept with the footer.
-  Status ReadBounds() const {
+  // Reads the footer's bounds of all columns at once; they are kept with the footer.
+  Status ReadStatistics() const {
     std::vector<int32_t> leaves;
     for (const ColumnSpec& spec : *context_.columns) {
       if (spec.HasLeaf(id_.file)) leaves.push_back(LeafOf(spec));

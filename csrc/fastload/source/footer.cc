@@ -297,77 +297,88 @@ Result<std::shared_ptr<parquet::FileMetaData>> Footer::Metadata() const {
 
 Status Footer::Parse(std::string_view thrift, FooterSchemas* schemas) {
   auto read = ReadFooter(thrift);
-  plain_ = read.has_value();
-  if (schemas != nullptr && plain_) schema_ = schemas->Find(read->schema);
-  std::shared_ptr<parquet::FileMetaData> metadata;
-  if (schema_ == nullptr) {
-    const std::string_view schema = plain_ ? read->schema : thrift;
-    ARROW_RETURN_NOT_OK(ReadPart("footer", [&]() -> Status {
-      metadata = ReadFileMetaData(schema);
-      return Status::OK();
-    }));
-    ARROW_RETURN_NOT_OK(ReadPart("schema", [&]() -> Status {
-      ARROW_ASSIGN_OR_RAISE(schema_, FooterSchema::Make(metadata));
-      if (schemas != nullptr) {
-        const std::string_view bytes = plain_ ? schema : std::string_view();
-        ARROW_ASSIGN_OR_RAISE(schema_, schemas->Share(schema_, bytes));
-      } else if (!plain_) {
-        ARROW_ASSIGN_OR_RAISE(schema_, schema_->Slim());
-      }
-      return Status::OK();
-    }));
+  if (read.has_value()) {
+    if (schemas != nullptr) schema_ = schemas->Find(read->schema);
+    if (schema_ == nullptr) ARROW_RETURN_NOT_OK(ParseSchema(read->schema, schemas));
+  } else {
+    ARROW_RETURN_NOT_OK(ParseSchema(thrift, schemas));
   }
   const size_t columns = leaves().size();
-  if (plain_ && !read->rows.empty() && read->chunks.size() != columns) {
-    plain_ = false;
-    ARROW_RETURN_NOT_OK(ReadPart("footer", [&]() -> Status {
-      metadata = ReadFileMetaData(thrift);
-      return Status::OK();
-    }));
+  if (read.has_value() && !read->rows.empty() && read->chunks.size() != columns) {
+    read.reset();
   }
   Chunked chunks(columns);
-  if (plain_) {
+  if (read.has_value()) {
     row_group_rows_ = std::move(read->rows);
     if (!row_group_rows_.empty()) chunks = std::move(read->chunks);
     const parquet::ApplicationVersion& writer = VersionOf(read->writer);
     for (size_t leaf = 0; leaf < columns; ++leaf) {
-      for (size_t g = 0; g < chunks[leaf].size(); ++g) {
-        const Status status = Judge(writer, row_group_rows_[g],
-                                    static_cast<int32_t>(leaf), &chunks[leaf][g]);
-        if (!status.ok()) chunks[leaf].clear();  // told when the leaf is asked for
+      bool sound = true;
+      for (size_t g = 0; sound && g < chunks[leaf].size(); ++g) {
+        sound = Judge(writer, row_group_rows_[g], static_cast<int32_t>(leaf),
+                      &chunks[leaf][g])
+                    .ok();
       }
+      if (!sound) chunks[leaf].clear();
     }
   }
-  for (int g = 0; !plain_ && g < metadata->num_row_groups(); ++g) {
-    ARROW_RETURN_NOT_OK(At(ReadPart("footer",
-                                    [&]() -> Status {
-                                      const auto group = metadata->RowGroup(g);
-                                      row_group_rows_.push_back(group->num_rows());
-                                      return Status::OK();
-                                    }),
-                           LocationIn(file_, g)));
+  const auto lacks = [&](const std::vector<FooterChunk>& of_leaf) {
+    return of_leaf.size() != row_group_rows_.size();
+  };
+  plain_ = read.has_value() && std::ranges::none_of(chunks, lacks);
+  std::shared_ptr<parquet::FileMetaData> metadata;
+  if (!plain_) {
+    const Status parsed = ReadPart("footer", [&]() -> Status {
+      metadata = ReadFileMetaData(thrift);
+      return Status::OK();
+    });
+    if (!read.has_value()) {
+      ARROW_RETURN_NOT_OK(parsed);
+      ARROW_RETURN_NOT_OK(ParseRows(*metadata));
+    }
   }
   for (size_t g = 0; g < row_group_rows_.size(); ++g) {
     ARROW_RETURN_NOT_OK(AddRows(row_group_rows_[g], static_cast<int32_t>(g)));
   }
-  for (size_t leaf = 0; !plain_ && leaf < columns; ++leaf) {
-    for (size_t g = 0; g < row_group_rows_.size(); ++g) {
-      const auto chunk = CatchParquet([&]() -> Result<FooterChunk> {
-        const auto group = metadata->RowGroup(static_cast<int>(g));
-        return ParseChunk(*metadata, *group, static_cast<int32_t>(leaf));
-      });
-      if (!chunk.ok()) {
-        chunks[leaf].clear();
-        break;
-      }
-      chunks[leaf].push_back(*chunk);
-    }
+  for (size_t leaf = 0; metadata != nullptr && leaf < columns; ++leaf) {
+    if (!lacks(chunks[leaf])) continue;
+    // What is wrong is told when the leaf is asked for.
+    chunks[leaf] = ParseLeaf(*metadata, static_cast<int32_t>(leaf)).ValueOr({});
   }
   facts_bytes_ = std::make_shared<const std::string>(LeafFacts::Pack(chunks));
   totals_.resize(columns);
   for (size_t leaf = 0; leaf < columns; ++leaf) {
-    if (chunks[leaf].size() == row_group_rows_.size())
-      totals_[leaf] = TotalsOf(chunks[leaf]);
+    if (!lacks(chunks[leaf])) totals_[leaf] = TotalsOf(chunks[leaf]);
+  }
+  return Status::OK();
+}
+
+Status Footer::ParseSchema(std::string_view thrift, FooterSchemas* schemas) {
+  std::shared_ptr<parquet::FileMetaData> metadata;
+  ARROW_RETURN_NOT_OK(ReadPart("footer", [&]() -> Status {
+    metadata = ReadFileMetaData(thrift);
+    return Status::OK();
+  }));
+  return ReadPart("schema", [&]() -> Status {
+    ARROW_ASSIGN_OR_RAISE(schema_, FooterSchema::Make(metadata));
+    if (schemas != nullptr) {
+      // Row groups, if any, are no part of the schema.
+      const auto bytes = metadata->num_row_groups() == 0 ? thrift : std::string_view();
+      ARROW_ASSIGN_OR_RAISE(schema_, schemas->Share(schema_, bytes));
+    } else if (metadata->num_row_groups() > 0) {
+      ARROW_ASSIGN_OR_RAISE(schema_, schema_->Slim());
+    }
+    return Status::OK();
+  });
+}
+
+Status Footer::ParseRows(const parquet::FileMetaData& metadata) {
+  for (int g = 0; g < metadata.num_row_groups(); ++g) {
+    const Status status = ReadPart("footer", [&]() -> Status {
+      row_group_rows_.push_back(metadata.RowGroup(g)->num_rows());
+      return Status::OK();
+    });
+    if (!status.ok()) return At(status, LocationIn(file_, g));
   }
   return Status::OK();
 }
@@ -403,8 +414,8 @@ Result<FooterChunk> Footer::Chunk(int32_t row_group, int32_t leaf) const {
   const auto g = static_cast<size_t>(row_group);
   ARROW_ASSIGN_OR_RAISE(const LeafFacts* const facts, Facts());
   if (const auto chunk = facts->Chunk(static_cast<size_t>(leaf), g)) return *chunk;
-  ARROW_ASSIGN_OR_RAISE(const Chunked chunks, ParseChunks({leaf}));
-  return chunks[0][g];
+  ARROW_ASSIGN_OR_RAISE(const auto chunks, ParseChunks(leaf));
+  return chunks[g];
 }
 
 Result<std::vector<FooterChunk>> Footer::Chunks(int32_t leaf) const {
@@ -414,10 +425,7 @@ Result<std::vector<FooterChunk>> Footer::Chunks(int32_t leaf) const {
   ARROW_ASSIGN_OR_RAISE(const LeafFacts* const facts, Facts());
   for (size_t g = 0; g < row_group_rows_.size(); ++g) {
     const auto chunk = facts->Chunk(static_cast<size_t>(leaf), g);
-    if (!chunk.has_value()) {
-      ARROW_ASSIGN_OR_RAISE(Chunked parsed, ParseChunks({leaf}));
-      return std::move(parsed[0]);
-    }
+    if (!chunk.has_value()) return ParseChunks(leaf);
     chunks.push_back(*chunk);
   }
   return chunks;
@@ -442,25 +450,27 @@ Result<const LeafFacts*> Footer::Facts() const {
   return known;
 }
 
-Result<Footer::Chunked> Footer::ParseChunks(const std::vector<int32_t>& leaves) const {
+Result<std::vector<FooterChunk>> Footer::ParseChunks(int32_t leaf) const {
   ARROW_ASSIGN_OR_RAISE(const auto metadata, Metadata());
-  Chunked chunks(leaves.size());
-  for (int g = 0; g < metadata->num_row_groups(); ++g) {
+  return ParseLeaf(*metadata, leaf);
+}
+
+Result<std::vector<FooterChunk>> Footer::ParseLeaf(const parquet::FileMetaData& metadata,
+                                                   int32_t leaf) const {
+  std::vector<FooterChunk> chunks;
+  for (int g = 0; g < metadata.num_row_groups(); ++g) {
     std::unique_ptr<parquet::RowGroupMetaData> row_group;
     const Status status = ReadPart("footer", [&]() -> Status {
-      row_group = metadata->RowGroup(g);
+      row_group = metadata.RowGroup(g);
       return Status::OK();
     });
     if (!status.ok()) return At(status, LocationIn(file_, g));
-    for (size_t i = 0; i < leaves.size(); ++i) {
-      auto chunk = ParseChunk(*metadata, *row_group, leaves[i]);
-      if (chunk.ok()) {
-        chunks[i].push_back(*chunk);
-        continue;
-      }
-      const Leaf& leaf = this->leaves()[static_cast<size_t>(leaves[i])];
-      return At(chunk.status(), LocationIn(file_, g, leaf.DottedName()));
+    const auto chunk = ParseChunk(metadata, *row_group, leaf);
+    if (!chunk.ok()) {
+      const std::string name = leaves()[static_cast<size_t>(leaf)].DottedName();
+      return At(chunk.status(), LocationIn(file_, g, name));
     }
+    chunks.push_back(*chunk);
   }
   return chunks;
 }

@@ -86,12 +86,11 @@ class Footer {
   // Returns the chunks of a leaf by row group.
   Result<std::vector<FooterChunk>> Chunks(int32_t leaf) const;
 
-  // Returns the chunks of leaves as libparquet tells of them, which parses the whole
-  // footer: what is odd is read so, or told by an error.
-  using Chunked = std::vector<std::vector<FooterChunk>>;
-  Result<Chunked> ParseChunks(const std::vector<int32_t>& leaves) const;
+  // Returns the chunks of a leaf as libparquet tells of them, which parses the whole
+  // footer.
+  Result<std::vector<FooterChunk>> ParseChunks(int32_t leaf) const;
 
-  // Returns false if the footer had to be parsed by libparquet.
+  // Returns false if something in the footer is odd, so that libparquet had to parse it.
   bool plain() const { return plain_; }
 
   // Returns the bounds of a column chunk, which live as long as the footer. Bounds of
@@ -127,16 +126,22 @@ class Footer {
     const KnownBounds* next;
   };
 
+  using Chunked = std::vector<std::vector<FooterChunk>>;  // by leaf and row group
+
   Footer() = default;
 
   // Returns the bytes of a packed footer, with what stands behind them in the file.
   Result<std::string> Unpacked() const;
   Status Parse(std::string_view thrift, FooterSchemas* schemas);
+  Status ParseSchema(std::string_view thrift, FooterSchemas* schemas);
+  Status ParseRows(const parquet::FileMetaData& metadata);
   Status AddRows(int64_t rows, int32_t row_group);
   Status CheckPlace(int32_t row_group, int32_t leaf) const;
 
   // Returns the facts of a packed footer, too.
   Result<const LeafFacts*> Facts() const;
+  Result<std::vector<FooterChunk>> ParseLeaf(const parquet::FileMetaData& metadata,
+                                             int32_t leaf) const;
   Result<FooterChunk> ParseChunk(const parquet::FileMetaData& metadata,
                                  const parquet::RowGroupMetaData& row_group,
                                  int32_t leaf) const;

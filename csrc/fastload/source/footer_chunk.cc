@@ -22,6 +22,7 @@ constexpr int32_t kBytes = 2;
 constexpr int32_t kRows = 3;
 }  // namespace row_group
 namespace chunk {
+constexpr int32_t kFilePath = 1;
 constexpr int32_t kFileOffset = 2;
 constexpr int32_t kMetadata = 3;
 constexpr int32_t kOffsetIndexOffset = 4;
@@ -54,6 +55,9 @@ namespace element {
 constexpr int32_t kName = 4;
 constexpr int32_t kChildren = 5;
 }  // namespace element
+
+// No struct of a chunk that has all numbers is shorter.
+constexpr size_t kLeastChunkBytes = 20;
 
 // The codecs in the format's order.
 constexpr parquet::Compression::type kCodecs[] = {
@@ -206,7 +210,10 @@ bool ReadChunk(ThriftWalk* walk, FooterChunk* to) {
       case chunk::kColumnIndexBytes:
         to->column_index.bytes = field.Number(ThriftType::kInt32);
         break;
-      default:  // another file, or encryption
+      case chunk::kFilePath:
+        plain = field.Is(ThriftType::kBinary) && walk->Bytes().empty() && plain;
+        break;
+      default:  // encryption
         walk->Value(field.type);
         plain = false;
     }
@@ -388,11 +395,11 @@ std::optional<FooterRead> ReadFooter(std::string_view thrift) {
     const uint64_t count = Structs(&walk, &field);
     for (uint64_t g = 0; g < count && walk.ok(); ++g) {
       read.rows.push_back(ReadRowGroup(&walk, [&](uint64_t columns) {
-        if (g == 0 && columns <= thrift.size()) {
+        if (g == 0 && columns <= thrift.size() / kLeastChunkBytes) {
           read.chunks.resize(static_cast<size_t>(columns));
           odd.resize(read.chunks.size());
-          // Each row group takes more than a byte of the footer.
-          const size_t most = thrift.size() / (read.chunks.size() + 1) + 1;
+          const size_t most =
+              thrift.size() / kLeastChunkBytes / (read.chunks.size() + 1) + 1;
           for (auto& of_leaf : read.chunks) {
             of_leaf.reserve(std::min(static_cast<size_t>(count), most));
           }

@@ -111,7 +111,7 @@ TEST(LeafFactsTest, ThreadsReadAFooterAtTheSameTime) {
   const auto leaves = static_cast<int32_t>(spec.footer->leaves().size());
   std::vector<std::vector<FooterChunk>> expected;
   for (int32_t leaf = 0; leaf < leaves; ++leaf) {
-    expected.push_back((*spec.footer->ParseChunks({leaf}))[0]);
+    expected.push_back(*spec.footer->ParseChunks(leaf));
   }
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
