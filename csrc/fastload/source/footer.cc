@@ -6,8 +6,6 @@
 
 #include "arrow/type.h"
 #include "fastload/source/arrow_versions.h"
-#include "parquet/size_statistics.h"
-#include "parquet/statistics.h"
 
 namespace fastload {
 
@@ -15,12 +13,6 @@ namespace {
 
 constexpr std::string_view kEncryptedMagic = "PARE";
 constexpr int64_t kMagicBytes = 4;
-// No codec but Brotli expands more: the smallest block of zstd has 4 bytes and makes 128
-// KiB.
-constexpr int64_t kMostExpansion = (128 << 10) / 4;
-// A writer may count the bytes of pages in another way.
-constexpr int64_t kSlackBytes = 1 << 20;
-
 // Reads the length as little-endian, whatever the machine's byte order.
 int64_t FooterLength(std::string_view trailer) {
   int64_t length = 0;
@@ -44,104 +36,6 @@ std::string_view ThriftOf(std::string_view tail, int64_t needed) {
                      static_cast<size_t>(needed - Footer::kTrailerBytes));
 }
 
-// Checks that the chunk lies inside the file, and that the sizes of which budgets of
-// memory are made can be true, so that a damaged size is named with its place before much
-// memory is asked for.
-Status CheckSizes(const FooterChunk& chunk, int64_t file_bytes, bool repeated,
-                  int64_t rows) {
-  const int64_t start = chunk.offset;
-  const int64_t length = chunk.compressed_bytes;
-  if (start < 0 || length < 0 || start > file_bytes || length > file_bytes - start) {
-    return MakeError(ErrorKind::kCorruptFile,
-                     "Expected a column chunk inside the " + std::to_string(file_bytes) +
-                         " bytes of the file, got " + std::to_string(length) +
-                         " bytes from offset " + std::to_string(start));
-  }
-  if (chunk.values < 0 || (!repeated && chunk.values > rows)) {
-    return MakeError(ErrorKind::kCorruptFile,
-                     "Expected a column chunk of " + std::to_string(rows) +
-                         " values, a value for each row, got " +
-                         std::to_string(chunk.values) + " values");
-  }
-  int64_t most = length;
-  if (chunk.codec == parquet::Compression::BROTLI ||
-      __builtin_mul_overflow(length, kMostExpansion, &most)) {
-    most = INT64_MAX - kSlackBytes;
-  }
-  const int64_t bytes = chunk.uncompressed_bytes;
-  if (bytes < 0 || bytes - kSlackBytes > most) {
-    return MakeError(ErrorKind::kCorruptFile, "Expected a size of pages that " +
-                                                  std::to_string(length) +
-                                                  " compressed bytes can have, got " +
-                                                  std::to_string(bytes) + " bytes");
-  }
-  // Each value lies in the pages, maybe as a word of the dictionary that others share.
-  const __int128 most_values = static_cast<__int128>(bytes) * chunk.values;
-  if (chunk.value_bytes < -1 || chunk.value_bytes > most_values) {
-    return MakeError(ErrorKind::kCorruptFile,
-                     "Expected a size of values that " + std::to_string(chunk.values) +
-                         " values in " + std::to_string(bytes) +
-                         " bytes of pages can have, got " +
-                         std::to_string(chunk.value_bytes) + " bytes");
-  }
-  return Status::OK();
-}
-
-// Checks that the column is not encrypted. Under a plain footer each column may be
-// encrypted with a key of its own (libparquet then throws when asked for the chunk's
-// metadata) or with the footer's key.
-Status CheckPlain(const parquet::RowGroupMetaData& row_group, int32_t leaf) {
-  // An index out of range is damage, which is found elsewhere.
-  bool plain = leaf >= row_group.num_columns();
-  try {
-    plain = plain || row_group.ColumnChunk(leaf)->crypto_metadata() == nullptr;
-  } catch (const parquet::ParquetException&) {
-    plain = false;
-  }
-  if (plain) return Status::OK();
-  return MakeError(ErrorKind::kUnsupported,
-                   "Expected a plain column, got an encrypted one; fastload reads no "
-                   "encrypted Parquet (leave it out with columns=[...])");
-}
-
-// Returns the writer of a file. The footers of a dataset mostly have one, and to parse
-// its name takes longer than to read a small footer.
-const parquet::ApplicationVersion& VersionOf(std::string_view name) {
-  thread_local std::string last;
-  thread_local parquet::ApplicationVersion version{""};
-  if (last != name) {
-    version = parquet::ApplicationVersion(std::string(name));
-    last = name;
-  }
-  return version;
-}
-
-// Returns true if the writer's statistics of a column are right, whatever they say.
-bool BelievesStatistics(const parquet::ApplicationVersion& writer,
-                        const parquet::ColumnDescriptor& column) {
-  return column.sort_order() != parquet::SortOrder::UNKNOWN &&
-         writer.HasCorrectStatistics(column.physical_type(), parquet::EncodedStatistics(),
-                                     column.sort_order());
-}
-
-// Counts data pages by encoding, over all kinds of pages.
-std::vector<PageCount> CountPages(const parquet::ColumnChunkMetaData& chunk) {
-  std::vector<PageCount> counts;
-  for (const parquet::PageEncodingStats& stats : chunk.encoding_stats()) {
-    if (stats.page_type != parquet::PageType::DATA_PAGE &&
-        stats.page_type != parquet::PageType::DATA_PAGE_V2) {
-      continue;
-    }
-    const std::string encoding = parquet::EncodingToString(stats.encoding);
-    auto found = std::find_if(counts.begin(), counts.end(), [&](const PageCount& count) {
-      return count.encoding == encoding;
-    });
-    if (found == counts.end()) found = counts.insert(found, PageCount{encoding});
-    found->pages += stats.count;
-  }
-  return counts;
-}
-
 // Runs `read`, and rewords an error of Arrow as an error of the core. Arrow's status code
 // says whether the bytes are corrupt or only unsupported.
 template <typename Fn>
@@ -156,22 +50,6 @@ Status ReadPart(std::string_view part, Fn&& read) {
 }
 
 }  // namespace
-
-LeafTotals TotalsOf(const std::vector<FooterChunk>& chunks) {
-  LeafTotals totals{.values = 0};
-  for (size_t g = 0; g < chunks.size(); ++g) {
-    const FooterChunk& chunk = chunks[g];
-    totals.values += chunk.values;
-    totals.value_bytes +=
-        chunk.value_bytes >= 0 ? chunk.value_bytes : chunk.uncompressed_bytes;
-    if (totals.null_row_group < 0 && chunk.nulls > 0) {
-      totals.null_row_group = static_cast<int64_t>(g);
-    } else if (totals.null_row_group < 0 && chunk.nulls < 0) {
-      totals.null_row_group = LeafTotals::kUnknown;
-    }
-  }
-  return totals;
-}
 
 Footer::~Footer() {
   delete facts_.load();
@@ -311,12 +189,15 @@ Status Footer::Parse(std::string_view thrift, FooterSchemas* schemas) {
   if (read.has_value()) {
     row_group_rows_ = std::move(read->rows);
     if (!row_group_rows_.empty()) chunks = std::move(read->chunks);
-    const parquet::ApplicationVersion& writer = VersionOf(read->writer);
+    const parquet::ApplicationVersion& writer = WriterNamed(read->writer);
     for (size_t leaf = 0; leaf < columns; ++leaf) {
+      const auto number = static_cast<int32_t>(leaf);
+      const parquet::ColumnDescriptor& column = *schema_->parquet().Column(number);
+      const bool null_type = IsNullType(number);
       bool sound = true;
       for (size_t g = 0; sound && g < chunks[leaf].size(); ++g) {
-        sound = Judge(writer, row_group_rows_[g], static_cast<int32_t>(leaf),
-                      &chunks[leaf][g])
+        sound = CheckChunk(writer, column, null_type, file_bytes_, row_group_rows_[g],
+                           &chunks[leaf][g])
                     .ok();
       }
       if (!sound) chunks[leaf].clear();
@@ -481,63 +362,14 @@ Result<FooterChunk> Footer::ParseChunk(const parquet::FileMetaData& metadata,
   if (metadata.is_encryption_algorithm_set()) {
     ARROW_RETURN_NOT_OK(CheckPlain(row_group, leaf));
   }
+  const parquet::ColumnDescriptor& column = *schema_->parquet().Column(leaf);
   FooterChunk found;
   ARROW_RETURN_NOT_OK(ReadPart("footer", [&]() -> Status {
-    const auto chunk = row_group.ColumnChunk(leaf);
-    if (!chunk->file_path().empty()) {
-      return MakeError(
-          ErrorKind::kUnsupported,
-          "Expected column chunks in the file itself, got one in another file, `" +
-              chunk->file_path() + "`");
-    }
-    found.offset = chunk->data_page_offset();
-    // Some writers leave an offset of 0 where a chunk has no dictionary page.
-    if (chunk->has_dictionary_page() && chunk->dictionary_page_offset() > 0) {
-      found.offset = std::min(found.offset, chunk->dictionary_page_offset());
-    }
-    found.compressed_bytes = chunk->total_compressed_size();
-    found.uncompressed_bytes = chunk->total_uncompressed_size();
-    found.values = chunk->num_values();
-    found.codec = chunk->compression();
-    const auto statistics = chunk->encoded_statistics();
-    if (statistics != nullptr && statistics->has_null_count) {
-      found.nulls = statistics->null_count;
-    }
-    const auto sizes = chunk->size_statistics();
-    if (sizes != nullptr && sizes->unencoded_byte_array_data_bytes.has_value()) {
-      found.value_bytes = *sizes->unencoded_byte_array_data_bytes;
-    }
-    if (const auto index = chunk->GetOffsetIndexLocation()) {
-      found.offset_index = {index->offset, index->length};
-    }
-    if (const auto index = chunk->GetColumnIndexLocation()) {
-      found.column_index = {index->offset, index->length};
-    }
-    found.bloom_filter = {chunk->bloom_filter_offset().value_or(0),
-                          chunk->bloom_filter_length().value_or(-1)};
-    return Judge(metadata.writer_version(), row_group.num_rows(), leaf, &found);
+    ARROW_ASSIGN_OR_RAISE(found, ChunkOf(row_group, leaf));
+    return CheckChunk(metadata.writer_version(), column, IsNullType(leaf), file_bytes_,
+                      row_group.num_rows(), &found);
   }));
   return found;
-}
-
-Status Footer::Judge(const parquet::ApplicationVersion& writer, int64_t rows,
-                     int32_t leaf, FooterChunk* chunk) const {
-  const parquet::ColumnDescriptor& column = *schema_->parquet().Column(leaf);
-  const bool repeated = column.max_repetition_level() > 0;
-  ARROW_RETURN_NOT_OK(CheckSizes(*chunk, file_bytes_, repeated, rows));
-  if (leaf_schema()->field(leaf)->type()->id() == arrow::Type::NA) {
-    // Columns of type null have no usable statistics, and need none.
-    chunk->nulls = chunk->values;
-  } else if (column.max_definition_level() == 0) {
-    chunk->nulls = 0;
-  } else if (chunk->nulls >= 0 && !BelievesStatistics(writer, column)) {
-    chunk->nulls = -1;
-  }
-  using Version = parquet::ApplicationVersion;
-  chunk->marks_no_compression =
-      writer.VersionLt(Version::PARQUET_CPP_10353_FIXED_VERSION());
-  chunk->leaves_out_header = writer.VersionLt(Version::PARQUET_816_FIXED_VERSION());
-  return Status::OK();
 }
 
 Result<ChunkBounds> Footer::Bounds(int32_t row_group, int32_t leaf,

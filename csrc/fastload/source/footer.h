@@ -8,9 +8,10 @@
 #include <string_view>
 #include <vector>
 
-#include "arrow/type_fwd.h"
+#include "arrow/type.h"
 #include "fastload/base/status.h"
 #include "fastload/source/chunk_bounds.h"
+#include "fastload/source/chunk_metadata.h"
 #include "fastload/source/footer_chunk.h"
 #include "fastload/source/footer_schema.h"
 #include "fastload/source/leaf.h"
@@ -19,14 +20,6 @@
 #include "parquet/metadata.h"
 
 namespace fastload {
-
-LeafTotals TotalsOf(const std::vector<FooterChunk>& chunks);
-
-// The number of data pages of a column chunk in one encoding.
-struct PageCount {
-  std::string encoding;  // name of the encoding in the format
-  int64_t pages = 0;
-};
 
 // The footer of a file. What the footer says of column chunks is read when the footer is
 // made, and found by position from then on. Immutable but for bounds, which are read when
@@ -145,8 +138,9 @@ class Footer {
   Result<FooterChunk> ParseChunk(const parquet::FileMetaData& metadata,
                                  const parquet::RowGroupMetaData& row_group,
                                  int32_t leaf) const;
-  Status Judge(const parquet::ApplicationVersion& writer, int64_t rows, int32_t leaf,
-               FooterChunk* chunk) const;
+  bool IsNullType(int32_t leaf) const {
+    return leaf_schema()->field(leaf)->type()->id() == arrow::Type::NA;
+  }
   const LeafBounds* FindBounds(int32_t leaf) const;
   // Reads the bounds of `leaves`, which are sorted.
   Result<std::vector<LeafBounds>> ReadBounds(const std::vector<int32_t>& leaves) const;

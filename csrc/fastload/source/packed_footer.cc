@@ -77,6 +77,22 @@ std::string Compressed(std::string_view tail) {
 
 }  // namespace
 
+LeafTotals TotalsOf(const std::vector<FooterChunk>& chunks) {
+  LeafTotals totals{.values = 0};
+  for (size_t g = 0; g < chunks.size(); ++g) {
+    const FooterChunk& chunk = chunks[g];
+    totals.values += chunk.values;
+    totals.value_bytes +=
+        chunk.value_bytes >= 0 ? chunk.value_bytes : chunk.uncompressed_bytes;
+    if (totals.null_row_group < 0 && chunk.nulls > 0) {
+      totals.null_row_group = static_cast<int64_t>(g);
+    } else if (totals.null_row_group < 0 && chunk.nulls < 0) {
+      totals.null_row_group = LeafTotals::kUnknown;
+    }
+  }
+  return totals;
+}
+
 Result<std::vector<LeafTotals>> PackedFooter::Totals() const {
   ARROW_ASSIGN_OR_RAISE(const Head head, ReadHead(bytes_));
   ARROW_ASSIGN_OR_RAISE(const std::string text,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fastload/base/status.h"
+#include "fastload/source/footer_chunk.h"
 #include "fastload/source/kept_bytes.h"
 
 namespace fastload {
@@ -23,6 +24,8 @@ struct LeafTotals {
 
   bool known() const { return values >= 0; }
 };
+
+LeafTotals TotalsOf(const std::vector<FooterChunk>& chunks);
 
 // A footer that PackFooter packed. Reads only the part that is asked for. Thread-safe.
 class PackedFooter {
