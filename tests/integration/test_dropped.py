@@ -4,6 +4,7 @@ import gc
 import os
 import time
 import weakref
+from contextlib import suppress
 from itertools import islice, product
 from pathlib import Path
 
@@ -95,7 +96,10 @@ def test_after_whole_passes(make, collected, options, passes, mixed):
 
 def held():
     """Return the names of the core's threads, and the targets of this process's descriptors."""
-    threads = [(task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]
+    threads = []
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(OSError):  # a thread that ends meanwhile
+            threads.append((task / "comm").read_text().strip())
     descriptors = [os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")]
     return sorted(name for name in threads if name.startswith("fastload")), sorted(descriptors)
 
