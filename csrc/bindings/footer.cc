@@ -118,7 +118,7 @@ py::tuple StateOf(const Footer& footer) {
     packed = py::make_tuple(std::const_pointer_cast<KeptFile>(kept.file()), kept.offset(),
                             kept.size());
   } else {
-    packed = py::bytes(ValueOrRaise(footer.PackedBytes()));
+    packed = py::bytes(ValueOrRaise(footer.Pack()));
   }
   return py::make_tuple(packed, footer.file_bytes(), py::bytes(footer.file()),
                         PackedRowsOf(footer), Held(footer.schema()));

@@ -107,8 +107,7 @@ class Footer {
   // Returns the footer as the end of a file, as Make() accepts it.
   Result<std::string> Tail() const;
 
-  // Returns the bytes that Pack() made; only for a packed footer.
-  Result<std::string> PackedBytes() const { return packed_.Bytes(); }
+  // Where the bytes of a packed footer are kept.
   const KeptBytes& kept() const { return packed_.kept(); }
 
  private:
