@@ -1,7 +1,6 @@
 // Fuzzer of footers, in files and packed: the walk over a footer's bytes finds what
 // libparquet does, a packed footer says the same as the footer itself, and bytes that are
 // no footer, or no facts, are refused.
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -17,25 +16,6 @@
 namespace fastload::testing {
 namespace {
 
-bool Equal(const ByteRange& a, const ByteRange& b) {
-  return a.offset == b.offset && a.bytes == b.bytes;
-}
-
-bool Equal(const FooterChunk& a, const FooterChunk& b) {
-  return a.offset == b.offset && a.compressed_bytes == b.compressed_bytes &&
-         a.uncompressed_bytes == b.uncompressed_bytes && a.values == b.values &&
-         a.codec == b.codec && a.nulls == b.nulls && a.value_bytes == b.value_bytes &&
-         Equal(a.offset_index, b.offset_index) && Equal(a.column_index, b.column_index) &&
-         Equal(a.bloom_filter, b.bloom_filter) &&
-         a.marks_no_compression == b.marks_no_compression &&
-         a.leaves_out_header == b.leaves_out_header;
-}
-
-bool Equal(const std::vector<FooterChunk>& a, const std::vector<FooterChunk>& b) {
-  return std::ranges::equal(a, b,
-                            [](const auto& x, const auto& y) { return Equal(x, y); });
-}
-
 bool Equal(const LeafTotals& a, const LeafTotals& b) {
   return a.values == b.values && a.value_bytes == b.value_bytes &&
          a.null_row_group == b.null_row_group;
@@ -47,7 +27,7 @@ void CheckWalk(const Footer& footer, int32_t leaf) {
   // What libparquet refuses may be in another leaf, or in numbers that nobody asks for.
   const auto parsed = footer.ParseChunks(leaf);
   if (parsed.ok()) {
-    Expect(walked.ok() && Equal(*walked, *parsed), "what libparquet finds");
+    Expect(walked.ok() && *walked == *parsed, "what libparquet finds");
   }
 }
 
@@ -87,7 +67,7 @@ void CheckPacked(const Footer& footer, const Footer& packed) {
     const auto other = packed.Chunks(leaf);
     Expect(own.ok() == other.ok(), "what a packed footer refuses");
     if (!own.ok()) continue;
-    Expect(Equal(*own, *other), "the chunks of a packed footer");
+    Expect(*own == *other, "the chunks of a packed footer");
     const LeafTotals& told = (*totals)[static_cast<size_t>(leaf)];
     if (told.known()) Expect(Equal(TotalsOf(*own), told), "the totals of a leaf");
   }

@@ -8,6 +8,8 @@ namespace fastload {
 struct ByteRange {
   int64_t offset = 0;
   int64_t bytes = 0;
+
+  bool operator==(const ByteRange&) const = default;
 };
 
 }  // namespace fastload

@@ -33,6 +33,8 @@ struct FooterChunk {
   // compressed_bytes leaves out the header of the dictionary page.
   bool marks_no_compression = false;
   bool leaves_out_header = false;
+
+  bool operator==(const FooterChunk&) const = default;
 };
 
 // What the bytes of a footer say.

@@ -32,19 +32,6 @@ FooterChunk ChunkOf(std::mt19937_64* random, int bits) {
           .leaves_out_header = number() % 2 == 0};
 }
 
-bool Equal(const FooterChunk& a, const FooterChunk& b) {
-  const auto same = [](const ByteRange& x, const ByteRange& y) {
-    return x.offset == y.offset && x.bytes == y.bytes;
-  };
-  return a.offset == b.offset && a.compressed_bytes == b.compressed_bytes &&
-         a.uncompressed_bytes == b.uncompressed_bytes && a.values == b.values &&
-         a.codec == b.codec && a.nulls == b.nulls && a.value_bytes == b.value_bytes &&
-         same(a.offset_index, b.offset_index) && same(a.column_index, b.column_index) &&
-         same(a.bloom_filter, b.bloom_filter) &&
-         a.marks_no_compression == b.marks_no_compression &&
-         a.leaves_out_header == b.leaves_out_header;
-}
-
 std::unique_ptr<const LeafFacts> FactsOf(std::string bytes, size_t leaves,
                                          size_t row_groups) {
   const auto owner = std::make_shared<const std::string>(std::move(bytes));
@@ -66,7 +53,7 @@ TEST(LeafFactsTest, NumbersOfEachWidthAreFound) {
       for (size_t leaf = 1; leaf < chunks.size(); ++leaf) {
         const auto found = facts->Chunk(leaf, g);
         ASSERT_TRUE(found.has_value());
-        EXPECT_TRUE(Equal(*found, chunks[leaf][g])) << leaf;
+        EXPECT_EQ(*found, chunks[leaf][g]) << leaf;
       }
     }
     EXPECT_FALSE(facts->Chunk(chunks.size(), 0).has_value());
@@ -122,7 +109,7 @@ TEST(LeafFactsTest, ThreadsReadAFooterAtTheSameTime) {
           const auto got = spec.footer->Chunk(g, leaf);
           ASSERT_TRUE(got.ok());
           const auto& of_leaf = expected[static_cast<size_t>(leaf)];
-          EXPECT_TRUE(Equal(*got, of_leaf[static_cast<size_t>(g)]));
+          EXPECT_EQ(*got, of_leaf[static_cast<size_t>(g)]);
         }
       }
     });
