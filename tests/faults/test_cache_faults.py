@@ -225,7 +225,8 @@ def test_a_filler_that_hangs_is_not_waited_for(server, expected, tmp_path):
     assert time.monotonic() - start < 20
 
 
-def test_kills(tmp_path):
-    program = Path(__file__).with_name("cache_kills.py")
+@pytest.mark.parametrize("name", ["cache_kills.py", "footer_kills.py"])
+def test_kills(name):
+    program = Path(__file__).with_name(name)
     run = [sys.executable, str(program), "--kills", "10"]
     subprocess.run(run, check=True, timeout=60)

@@ -1,6 +1,7 @@
 #include "fastload/source/footer.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -13,6 +14,9 @@ namespace {
 
 constexpr std::string_view kEncryptedMagic = "PARE";
 constexpr int64_t kMagicBytes = 4;
+// libparquet takes no longer footer, for Thrift counts bytes by 32-bit numbers.
+constexpr int64_t kMostFooterBytes = std::numeric_limits<int32_t>::max();
+
 // Reads the length as little-endian, whatever the machine's byte order.
 int64_t FooterLength(std::string_view trailer) {
   int64_t length = 0;
@@ -91,6 +95,13 @@ Result<int64_t> Footer::TailBytes(std::string_view tail, int64_t file_bytes,
                                                      " bytes of the file, got one of " +
                                                      std::to_string(length) + " bytes"),
               location);
+  }
+  if (length > kMostFooterBytes) {
+    return At(
+        MakeError(ErrorKind::kUnsupported,
+                  "Expected a footer below 2 GiB, got one of " + std::to_string(length) +
+                      " bytes; write the rows to several files, or in larger row groups"),
+        location);
   }
   return length + kTrailerBytes;
 }

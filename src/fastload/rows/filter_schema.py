@@ -272,7 +272,8 @@ class FilterSchema:
             return value
         if not any(isinstance(each, str) for each in values):
             return value
-        if any(isinstance(each, str) and _limit_before(each, arrow) for each in values):
+        beyond = _is_of_ns(arrow) and not _fit(values, arrow)
+        if beyond and any(isinstance(each, str) and _limit_before(each, arrow) for each in values):
             arrow = pa.timestamp("us", arrow.tz)  # refused later, with advice
         try:
             parsed = _parsed(values, arrow)
@@ -410,6 +411,8 @@ def _at_limit(operator: str, *, below: bool) -> str:
 def _in_range(operator: str, value: Any, arrow: Any) -> tuple[str, Any]:
     """Return a condition without moments that a column of timestamp[ns] can't hold."""
     if isinstance(value, (list, tuple, set, frozenset)):
+        if not _is_of_ns(arrow) or _fit(value, arrow):
+            return operator, value
         kept = [each for each in value if _limit_before(each, arrow) is None]
         if len(kept) == len(value):
             return operator, value
@@ -420,9 +423,22 @@ def _in_range(operator: str, value: Any, arrow: Any) -> tuple[str, Any]:
     return _at_limit(operator, below=limit.value < 0), limit
 
 
+def _is_of_ns(arrow: Any) -> bool:
+    return str(arrow).startswith("timestamp[ns")
+
+
+def _fit(moments: Collection[Any], arrow: Any) -> bool:
+    """Return True if a column of timestamp[ns] holds all moments, False if each must be tried."""
+    try:
+        pa.array(list(moments)).cast(pa.timestamp("ns", arrow.tz))
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return False
+    return True
+
+
 def _limit_before(value: Any, arrow: Any) -> Any:
     """Return the first or last value of timestamp[ns] if a moment lies beyond it, else None."""
-    if not str(arrow).startswith("timestamp[ns"):
+    if not _is_of_ns(arrow):
         return None
     try:
         moment = pa.array(np.array([value]) if isinstance(value, np.datetime64) else [value])

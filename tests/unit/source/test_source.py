@@ -272,6 +272,16 @@ def test_not_parquet(tmp_path: Path, content: bytes, message: str) -> None:
     assert str(caught.value).endswith(f" - at {tmp_path / 'b.parquet'}")
 
 
+def test_a_footer_of_2_gb_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    with path.open("wb") as file:
+        file.truncate(5 << 30)
+        file.seek(0, os.SEEK_END)
+        file.write(b"\x00\x00\x00\x80PAR1")
+    with pytest.raises(UnsupportedTypeError, match="below 2 GiB, got one of 2147483648 bytes"):
+        Source.open(path)
+
+
 def test_any_truncation_is_an_error(tmp_path: Path) -> None:
     content = write(tmp_path / "a.parquet").read_bytes()
     path = tmp_path / "b.parquet"
