@@ -1,8 +1,7 @@
 """Cost of a pass over columns in CPU seconds, estimated from measured costs.
 
-The constants are medians of results of `benchmarks/bench_layout.py`; docs/notes/tools-inspect.md
-has the table. The results are of numbers without nulls, read in order: estimates that compare
-layouts.
+docs/notes/tools-inspect.md says how the constants were measured: with numbers without nulls, read
+in order. They serve to compare layouts of one table.
 """
 
 from __future__ import annotations

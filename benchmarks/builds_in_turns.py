@@ -1,6 +1,6 @@
 """How do passes of two builds of fastload compare?
 
-    python benchmarks/loops/builds_in_turns.py [--build NAME=SRC ...] [--row NAME] [--shuffle]
+    python benchmarks/builds_in_turns.py [--build NAME=SRC ...] [--row NAME] [--shuffle]
         [--stack N] [--memory-budget SIZE] [--batch-size N] [--repeats N]
 
 SRC is the `src` folder of a built tree. Without --build this tree stands against itself, which
@@ -20,13 +20,12 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from support.core_rows import BY_NAME
 
 from fastload import FastParquetDataset, Stack
 from support import turns
 
-_ROOT = Path(__file__).resolve().parents[2]
+_ROOT = Path(__file__).resolve().parents[1]
 _PASSES = 3
 
 
