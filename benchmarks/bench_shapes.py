@@ -6,8 +6,9 @@ Each line is of one shape, read by a child process of its own in at most N secon
 what was not reached. A dataset is constructed, gives its first batch, and ends its first epoch
 (first batch included); "later" is the median of the next two epochs. All this in order, and then
 shuffled. Then pyarrow (`dataset.to_batches`) and polars (`scan_parquet`) open the files and read
-the same columns in order: the better of two runs, unless the first takes more than 2 s. "-" stands
-for a peer that can't read the shape, or has nothing alike.
+the same columns in order, and make the numbers of them that a batch holds (decimals as float64, 0
+for null): the better of two runs, unless the first takes more than 2 s. "-" stands for a peer that
+can't read the shape, or has nothing alike.
 
 Columns: seconds; microseconds of a later epoch for each unit of work; "plain", how often that is
 the plain line's, the worse of in order and shuffled; and a later epoch in order over each peer.
@@ -313,8 +314,12 @@ class Reading:
                 dataset.take(rows, columns=read)
             return
         size = self._shape.options.get("batch_size", _BATCH_ROWS)
-        for _ in dataset.to_batches(columns=read, filter=self._condition(), batch_size=size):
-            pass
+        for batch in dataset.to_batches(columns=read, filter=self._condition(), batch_size=size):
+            for column in batch.columns:
+                if pa.types.is_decimal(column.type):
+                    column.cast(pa.float64())
+                elif self._fills_nulls:
+                    column.fill_null(0)
 
     def polars(self) -> None:
         """Read the rows with polars."""
@@ -332,7 +337,12 @@ class Reading:
             return
         if self._shape.listed is not None:
             scan = scan.filter(pl.col("key").is_in(self._shape.listed))
-        scan.select(read).collect()
+        rows = scan.select(read).with_columns(pl.selectors.decimal().cast(pl.Float64))
+        (rows.fill_null(0) if self._fills_nulls else rows).collect()
+
+    @property
+    def _fills_nulls(self) -> bool:
+        return self._shape.options.get("nulls") == "zero"
 
     def _arrow(self) -> Any:
         if not self._url:
