@@ -21,7 +21,7 @@ from fastload.testing import assert_same_rows
 from fastload.testing.expected_numbers import leaves_of
 from fastload.testing.expected_outputs import NullRule, outputs_of
 from support.plan_definition import copies_of
-from support.stored_tables import takable, taken
+from support.stored_tables import takable
 
 WEIGHTS = [0, 1, 0.3, 2.5, 9]
 
@@ -227,7 +227,7 @@ class Oracle:
 
     def _check_single(self, dataset, rows):
         ids = [int(self.first[int(row["__file__"])]) + int(row["__row__"]) for row in rows]
-        table = taken(self.table, ids)
+        table = self.table.take(pa.array(ids, pa.int64()))
         rule = NullRule(self.program["nulls"], dataset.schema)
         want = {n: list(o.rows) for n, o in outputs_of(table, self.columns, rule).items()}
         for k, row in enumerate(rows):
@@ -254,7 +254,7 @@ class Oracle:
             {n: v for n, v in b.items() if n not in steps and not n.startswith("__")}
             for b in batches
         ]
-        table = taken(self.table, ids)
+        table = self.table.take(pa.array(ids, pa.int64()))
         assert_same_rows(_Kept(dataset, stored), table, self.columns)
         for name in steps.intersection(*batches[:1]):
             values = [

@@ -60,16 +60,6 @@ def takable(table):
     return table.cast(pa.schema(zip(table.column_names, kinds, strict=True)))
 
 
-def taken(table, ids):
-    """Return rows of a takable table, by number.
-
-    Of large lists of type null, pyarrow's `take` takes too few elements.
-    """
-    if not any(": null" in str(kind) for kind in table.schema.types):
-        return table.take(pa.array(ids, pa.int64()))
-    return pa.concat_tables([table[:0], *(table[i : i + 1] for i in ids)])
-
-
 def fill_of(leaf):
     """Return a fill that fits the values of a leaf."""
     kind = leaf.values.type

@@ -186,8 +186,7 @@ def _walk(node: ArrowLeaf) -> Iterator[ArrowLeaf]:
                 replace(node, name=f"{node.name}.{field.name}", values=values, tensor=None)
             )
     elif pa.types.is_map(kind):
-        entries = pa.struct([("key", kind.key_type), ("value", kind.item_type)])
-        yield from _walk(replace(node, values=array.cast(pa.list_(entries)), tensor=None))
+        yield from _walk(replace(node, values=_entries(array), tensor=None))
     elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
         yield from _walk(_inside(node, 0, None))
     elif pa.types.is_fixed_size_list(kind):
@@ -196,6 +195,18 @@ def _walk(node: ArrowLeaf) -> Iterator[ArrowLeaf]:
         yield from _walk(replace(node, values=array.dictionary_decode()))
     else:
         yield node
+
+
+def _entries(maps: Any) -> Any:
+    """Return maps as lists of structs.
+
+    pyarrow's own cast loses elements of lists of type null.
+    """
+    names = ["key", "value"]
+    entries = pa.StructArray.from_arrays([maps.keys, maps.items], names)
+    buffers = maps.buffers()[:2]  # the maps that are null, and the offsets
+    kind = pa.list_(entries.type)
+    return pa.Array.from_buffers(kind, len(maps), buffers, -1, maps.offset, [entries])
 
 
 def _inside(node: ArrowLeaf, size: int, tensor: Any) -> ArrowLeaf:
