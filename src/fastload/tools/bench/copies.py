@@ -36,7 +36,7 @@ def copies_of(survey: Survey, cores: int) -> int:
 def with_copies(survey: Survey, copies: int, directory: str) -> Survey:
     """Return the survey of `copies` links to each file, which lie in `directory`.
 
-    No byte is copied. The sizes of row groups and columns stay those of the files.
+    No byte is copied.
     """
     if copies == 1:
         return survey
