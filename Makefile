@@ -108,7 +108,7 @@ typecheck: build ## mypy on the sources and benchmarks, pyright on what users wr
 	$(BIN)/mypy
 	$(BIN)/mypy --python-version 3.10 --no-warn-return-any
 	$(BIN)/mypy tests/typing
-	MYPYPATH=benchmarks $(BIN)/mypy --allow-untyped-calls --allow-subclassing-any \
+	MYPYPATH=benchmarks:benchmarks/peers $(BIN)/mypy --allow-untyped-calls --allow-subclassing-any \
 	    --allow-untyped-decorators benchmarks
 	$(BIN)/pyright --pythonpath $(RUN)
 	$(BIN)/stubtest fastload.runtime._core --mypy-config-file pyproject.toml --allowlist tests/typing/stubtest_allowlist.txt

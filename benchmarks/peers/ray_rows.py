@@ -14,10 +14,10 @@ import ray
 from timing import Work, measure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterator
 
 
-def make(work: Work) -> Callable[[int], Iterable[dict[str, Any]]]:
+def make(work: Work) -> Callable[[int], Iterator[dict[str, Any]]]:
     """Return what yields the batches of an epoch."""
     ray.init(include_dashboard=False, log_to_driver=False, logging_level="error")
     context = ray.data.DataContext.get_current()
@@ -26,10 +26,11 @@ def make(work: Work) -> Callable[[int], Iterable[dict[str, Any]]]:
     files = "files" if work.shuffle and len(work.files) > 1 else None
     rows: Any = ray.data.read_parquet(work.files, columns=work.columns, shuffle=files)
 
-    def epoch(number: int) -> Iterable[dict[str, Any]]:
+    def epoch(number: int) -> Iterator[dict[str, Any]]:
         if not work.shuffle:
-            return rows.iter_torch_batches(batch_size=work.batch_size)
-        return rows.iter_torch_batches(
+            yield from rows.iter_torch_batches(batch_size=work.batch_size)
+            return
+        yield from rows.iter_torch_batches(
             batch_size=work.batch_size,
             local_shuffle_buffer_size=work.window_rows,
             local_shuffle_seed=number,
