@@ -5,8 +5,8 @@
 
 The program runs fastload-bench and compares its figures with the goals; or reads figures from
 files that `fastload-bench --json` wrote, where a ratio takes both figures from the same file.
-`make peers` installs the other loaders; those of `benchmarks/peers/` print their rates by themselves. A
-loader that was cut off counts with its rate until then.
+`make peers` installs the other loaders; the programs in `benchmarks/peers/` print their rates by
+themselves. A loader that was cut off counts with its rate until then.
 """
 
 from __future__ import annotations

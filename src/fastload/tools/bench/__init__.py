@@ -1,7 +1,6 @@
 """fastload-bench: contenders that read the same rows, checked first and then timed.
 
-sample, survey   the rows to read: a click-log sample, or the user's files
-copies           links to small files, which are read several times
+sample, survey   the rows to read: a click-log sample, or the user's files, with links to small ones
 peers            the contenders, a file for each library
 check            the rows that a contender gives, compared with the rows that pyarrow reads
 child, launch    each measurement in a process of its own

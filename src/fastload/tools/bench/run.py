@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from fastload.runtime.cores import available_cores
 from fastload.source.stores.io import IO
 from fastload.tools.bench.child import Job
-from fastload.tools.bench.copies import copies_of, with_copies
 from fastload.tools.bench.launch import launch
 from fastload.tools.bench.peers import DEFAULT, FAMILIES, PEERS, Peer, Work
 from fastload.tools.bench.profile import Profile
@@ -27,7 +26,7 @@ from fastload.tools.bench.report.text import report
 from fastload.tools.bench.roofline import StageRoofs
 from fastload.tools.bench.sample import sample
 from fastload.tools.bench.session import REPEATS, Findings, Plan, measure
-from fastload.tools.bench.survey import survey
+from fastload.tools.bench.survey import copies_of, survey, with_copies
 from fastload.tools.terminal import print_lines, rendered
 
 if TYPE_CHECKING:
@@ -44,29 +43,9 @@ _INTERRUPTED = 128
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options of the command line.
+    """Options of the command line, named as there: `fastload-bench --help` describes them.
 
-    Attributes:
-        source: file, directory, glob or URL; None = the click-log sample.
-        columns: columns to read; None = all columns that every contender can read.
-        batch_size: rows of a batch.
-        shuffle: True = only shuffled, False = only in order, None = both.
-        epochs: epochs of each process; None = as many as begin within a few seconds.
-        threads: threads of every contender; None = all cores.
-        workers: number of DataLoader worker processes.
-        peers: families of contenders beside fastload, "default", "all" or "none".
-        repeats: processes per contender and mode; None = as many as a minute has time for.
-        copies: how often an epoch reads each file; None = as often as a long epoch needs.
-        limit_s: seconds of an epoch after which a peer is cut off.
-        step_ms: milliseconds of a simulated training step; None = no simulation.
-        cache_dir: directory in which fastload keeps remote bytes.
-        roofline: True to measure the roof of each stage.
-        json: path of the JSON file to write, or None.
-        html: path of the HTML page to write, or None.
-        svg: path of the picture to write, or None.
-        trace: path of the trace to write, or None.
-        verbose: print all columns of the table, and all reasons.
-        command: the arguments as given.
+    `command` holds the arguments as given.
     """
 
     source: str | None = None
@@ -179,16 +158,16 @@ def compare(options: Options) -> Findings:
         )
         if options.repeats is None and options.epochs is None:
             plan = replace(plan, budget_s=_BUDGET_S, patience_s=_PATIENCE_S)
-        with ShownProgress() as progress:
-            findings = measure(plan, progress)
-            findings.command = options.command
-            if not findings.interrupted:
-                try:
-                    # Shuffled, as most training is, unless the options ask for reads in order.
-                    shuffle = "shuffled" in modes
-                    look_closer(findings, options, replace(work, shuffle=shuffle), progress)
-                except KeyboardInterrupt:
-                    findings.interrupted = True
+        progress = ShownProgress()
+        findings = measure(plan, progress)
+        findings.command = options.command
+        if not findings.interrupted:
+            try:
+                # Shuffled, as most training is, unless the options ask for reads in order.
+                shuffle = "shuffled" in modes
+                look_closer(findings, options, replace(work, shuffle=shuffle), progress)
+            except KeyboardInterrupt:
+                findings.interrupted = True
     return findings
 
 
