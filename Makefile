@@ -108,7 +108,7 @@ typecheck: build ## mypy on the sources and benchmarks, pyright on what users wr
 	$(BIN)/mypy
 	$(BIN)/mypy --python-version 3.10 --no-warn-return-any
 	$(BIN)/mypy tests/typing
-	MYPYPATH=benchmarks $(BIN)/mypy --allow-untyped-calls --allow-subclassing-any \
+	MYPYPATH=benchmarks:benchmarks/peers $(BIN)/mypy --allow-untyped-calls --allow-subclassing-any \
 	    --allow-untyped-decorators benchmarks
 	$(BIN)/pyright --pythonpath $(RUN)
 	$(BIN)/stubtest fastload.runtime._core --mypy-config-file pyproject.toml --allowlist tests/typing/stubtest_allowlist.txt
@@ -203,16 +203,8 @@ bench-compare: build ## the same, beside the results that were kept
 instructions: build ## instructions of the core's kernels, beside those kept: ARGS=--store
 	@$(MAKE) --no-print-directory -f benchmarks/instructions/Makefile PYTHON=$(RUN) ARGS='$(ARGS)'
 
-# Those that ask for other releases of pyarrow or numpy have an environment each, without fastload.
-PEERS := $(patsubst benchmarks/peers/%.txt,build/peers/%/.installed,$(wildcard benchmarks/peers/*.txt))
-
-peers: venv $(PEERS) ## install the loaders that fastload-bench compares with
+peers: venv ## install the loaders that fastload-bench compares with
 	FASTLOAD_PURE=1 $(RUN) -m pip install --quiet --no-compile -c $(CONSTRAINTS) --no-build-isolation -e '.[bench]'
-
-build/peers/%/.installed: benchmarks/peers/%.txt
-	$(PYTHON) -m venv $(@D)
-	$(@D)/bin/python -m pip install --quiet -r $<
-	@touch $@
 
 ##@ Releases
 

@@ -13,7 +13,7 @@ import torch
 from support.click_log_store import BATCH_SIZE, COLUMNS
 
 from fastload import IO, FastParquetDataset
-from fastload.tools.bench import environments
+from fastload.tools.bench.machine.host import version_of
 from fastload.tools.bench.peers.windows import table_tensors
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def litdata(store: Store, directory: Path) -> Reader:
 def missing(packages: tuple[str, ...]) -> str | None:
     """Return a sentence about the first package that is not installed; None if all are."""
     for package in packages:
-        if environments.version(package) is None:
+        if version_of(package) is None:
             return f"{package} is not installed: left out"
     return None
 

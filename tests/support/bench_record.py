@@ -27,7 +27,6 @@ def _entry(name, mode, rate, **changes):
         "roof_fraction": 0.53 * rate / 13.4e6,
         "repeats": 3,
         "spread": 0.05,
-        "conversion_s": 0.0,
         "family": KNOWN[name].family,
         "by_hand": KNOWN[name].by_hand,
         "busy_cores": 1.9,
@@ -67,7 +66,6 @@ def bench_record():
             "batch_size": 16384,
             "threads": None,
             "workers": 0,
-            "layout": {"row_groups": [], "columns": []},
         },
         "roof": 0.04,
         "results": [
@@ -76,11 +74,6 @@ def bench_record():
             for name, rate in RATES.items()
         ],
         "left_out": [],
-        "others": [
-            {"family": "duckdb", "installed": True},
-            {"family": "litdata", "installed": False},
-        ],
         "roofline": None,
         "profile": None,
-        "tuning": None,
     }

@@ -17,8 +17,7 @@ from fastload.runtime.native import PYARROW_VERSIONS
 from fastload.runtime.platform import usable_cores
 from fastload.runtime.units import counted, size_of
 from fastload.runtime.version import __version__
-from fastload.tools.bench.environments import version_here
-from fastload.tools.bench.machine.host import host
+from fastload.tools.bench.machine.host import host, version_of
 
 __all__ = ["installation"]
 
@@ -44,8 +43,8 @@ def _versions() -> dict[str, str]:
         "fastload": f"{__version__}, core for pyarrow {', '.join(PYARROW_VERSIONS)}",
         "python": platform.python_version(),
     }
-    found |= {name: version_here(name) or "not installed" for name in _PACKAGES}
-    return found | {name: version for name in _OPTIONAL if (version := version_here(name))}
+    found |= {name: version_of(name) or "not installed" for name in _PACKAGES}
+    return found | {name: version for name in _OPTIONAL if (version := version_of(name))}
 
 
 def _machine() -> dict[str, str]:

@@ -134,7 +134,8 @@ def test_hash():
 def test_a_map_of_lists_of_type_null():
     kind = pa.map_(pa.string(), pa.large_list(pa.null()))
     maps = pa.array([[], [("a", [None] * 3)], None, [("b", [None]), ("c", [None] * 2)]], kind)
-    rows = outputs_of(pa.table({"m": maps[1:]}), {"m": Column("m", fill=0)})["m.value"].rows
+    table = pa.table({"m": maps[1:]})
+    rows = outputs_of(table, {"m.value": Column("m.value", fill=0)})["m.value"].rows
     assert rows.tolist() == [[[0, 0, 0]], [], [[0], [0, 0]]]
 
 

@@ -1,7 +1,6 @@
 import json
 import os
 import signal
-import sys
 import threading
 import time
 from dataclasses import replace
@@ -15,7 +14,7 @@ import pytest
 import torch
 
 from fastload.errors import ColumnNotFoundError
-from fastload.tools.bench import child, environments
+from fastload.tools.bench import child
 from fastload.tools.bench.check import Fingerprint, fault, fingerprint
 from fastload.tools.bench.child import Job
 from fastload.tools.bench.launch import JobError, launch
@@ -27,21 +26,14 @@ from fastload.tools.bench.session import Plan, measure
 from fastload.tools.bench.survey import survey
 from fastload.tools.terminal import rendered
 
-# Ray starts servers, and warns of itself; those apart run in an environment of their own.
-APART = [peer for peer in PEERS if peer.apart or peer.family == "ray"]
-OTHERS = [peer for peer in PEERS if peer.family != "fastload" and peer not in APART]
+OTHERS = [peer for peer in PEERS if peer.family != "fastload"]
 LOADERS = [peer for peer in OTHERS if peer.loader and peer.family in LIBRARIES]
 NAMES = ("label", "flag", "price", "id")
 
 
-def columns_of(peer):
-    """Of those that it has a tensor for: LitData has none for a null."""
-    return ("label", "flag", "id") if peer.family == "litdata" else NAMES
-
-
 def skip_if_absent(peer):
     if peer.version() is None:
-        pytest.skip(f"{peer.requirement} is not installed: make peers")
+        pytest.skip(f"{peer.package} is not installed")
 
 
 @pytest.fixture(scope="module")
@@ -90,14 +82,13 @@ def test_survey_keeps_what_all_contenders_can_read(files):
         survey(files, ["id", "word"])
 
 
-@pytest.mark.filterwarnings("ignore:`use_push_based_shuffle` is deprecated")  # by Ray itself
 @pytest.mark.parametrize("peer", OTHERS, ids=lambda peer: peer.contender)
-def test_contenders_give_the_rows_that_pyarrow_gives(peer, files, tmp_path, monkeypatch):
+def test_contenders_give_the_rows_that_pyarrow_gives(peer, files, monkeypatch):
     skip_if_absent(peer)
     if peer.family == "huggingface":
         # Each shuffled pass over several files would end with a sleep of 5 seconds.
         monkeypatch.setattr("datasets.config.SLEEP_TIME_ON_THREADS_SHUTDOWN", 0, raising=False)
-    work = work_of(files, columns=columns_of(peer), scratch=str(tmp_path))
+    work = work_of(files)
     expected = read(REFERENCE, work)
     assert expected.rows == 4200
     assert not fault(read(peer, work), expected, shuffled=False, ordered=True)
@@ -106,20 +97,6 @@ def test_contenders_give_the_rows_that_pyarrow_gives(peer, files, tmp_path, monk
     for got in (first, second):
         assert not fault(got, expected, shuffled=True, ordered=False)
     assert first.sequence != second.sequence
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("peer", APART, ids=lambda peer: peer.contender)
-def test_contenders_of_processes_of_their_own_give_these_rows(peer, files, tmp_path):
-    skip_if_absent(peer)
-    work = work_of(files, columns=columns_of(peer), threads=1, scratch=str(tmp_path))
-    expected = read(REFERENCE, work)
-    # One process for both: Ray starts once.
-    found = launch(Job("check", peer.name, work, limit_s=100, modes=("in_order", "shuffled")))
-    for mode, got in found.items():
-        shuffled = mode == "shuffled"
-        assert not fault(Fingerprint(**got), expected, shuffled=shuffled, ordered=not shuffled)
-    assert list(found) == ["in_order", "shuffled"]
 
 
 def test_batches_stay_when_the_memory_of_others_is_used_again(files):
@@ -136,9 +113,9 @@ def test_batches_stay_when_the_memory_of_others_is_used_again(files):
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("peer", LOADERS, ids=lambda peer: peer.contender)
-def test_workers_share_the_rows(peer, files, tmp_path):
+def test_workers_share_the_rows(peer, files):
     expected = read(REFERENCE, work_of(files))
-    got = read(peer, work_of(files, workers=2, shuffle=True, scratch=str(tmp_path)))
+    got = read(peer, work_of(files, workers=2, shuffle=True))
     assert not fault(got, expected, shuffled=True, ordered=False)
 
 
@@ -197,7 +174,7 @@ class Laboratory:
         return {name: getattr(got, name) for name in Fingerprint.__slots__}
 
 
-ABSENT = Peer("absent", "absent.Contender", "fastload-no-such-package", "polars", loader=False)
+ABSENT = Peer("absent", "absent.Contender", "fastload-no-such-package", "polars")
 
 
 @pytest.fixture
@@ -272,12 +249,18 @@ def test_a_wrong_contender_is_not_timed(plan):
 
 
 def test_a_slow_contender_is_cut_off(plan):
-    laboratory = Laboratory(slow=["LitData"])
+    laboratory = Laboratory(slow=["hand-written DuckDB"])
     findings = measure(plan, Said(), laboratory)
-    assert "LitData" not in {peer for action, peer, _ in laboratory.jobs if action == "time"}
+    assert "hand-written DuckDB" not in {
+        peer for action, peer, _ in laboratory.jobs if action == "time"
+    }
     lines = notes(to_json(findings))
-    assert any("LitData 1.2, shuffled: cut off after 60 s and 420 of" in line for line in lines)
-    cut_off = [entry for entry in to_json(findings)["left_out"] if entry["name"] == "LitData"]
+    assert any(
+        "hand-written DuckDB 1.2, shuffled: cut off after 60 s and 420 of" in line for line in lines
+    )
+    cut_off = [
+        entry for entry in to_json(findings)["left_out"] if entry["name"] == "hand-written DuckDB"
+    ]
     assert [entry["rows_per_s"] for entry in cut_off] == [7, 7]
 
 
@@ -368,29 +351,9 @@ def test_a_check_ends_at_its_limit(files, monkeypatch):
             threading.Event().wait()
 
     monkeypatch.setattr(Peer, "load", lambda peer: Slow)
-    got = child.run(Job("check", "LitData", work_of(files), limit_s=0.2))["in_order"]
+    got = child.run(Job("check", "hand-written DuckDB", work_of(files), limit_s=0.2))["in_order"]
     assert got["cut_rows"] == 300
     assert got["cut_s"] >= 0.2
-
-
-@pytest.mark.timeout(120)
-def test_a_contender_may_have_an_environment_of_its_own(files, tmp_path, monkeypatch):
-    python = tmp_path / "pyarrow/bin/python"
-    python.parent.mkdir(parents=True)
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-    python.chmod(0o755)
-    packages = tmp_path / "pyarrow/lib/python3/site-packages"
-    (packages / "pyarrow-1.2.dist-info").mkdir(parents=True)
-    (packages / "pyarrow-1.2.dist-info/METADATA").write_text("Name: pyarrow\nVersion: 1.2\n")
-    monkeypatch.setenv("FASTLOAD_BENCH_ENVIRONMENTS", str(tmp_path))
-    peer = next(peer for peer in OTHERS if peer.contender == "pyarrow_readers.WindowReader")
-    assert environments.command(peer.package)[0] == sys.executable
-    monkeypatch.setattr(environments, "version_here", lambda package: None)
-    assert peer.version() == "1.2"
-    assert environments.command(peer.package)[0] == str(python)
-    got = launch(Job("check", peer.name, work_of(files, threads=1)))["in_order"]
-    assert Fingerprint(**got) == read(REFERENCE, work_of(files))
-    assert environments.version("polars") is None
 
 
 def test_descendants_count_as_used():

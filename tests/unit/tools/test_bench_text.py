@@ -13,13 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 from rich.cells import cell_len
 
-from fastload.tools.bench.copies import copies_of, with_copies
 from fastload.tools.bench.machine.other_load import OtherLoad
 from fastload.tools.bench.peers import DEFAULT
 from fastload.tools.bench.progress import ShownProgress
 from fastload.tools.bench.report.text import report
 from fastload.tools.bench.report.verdict import compared, hints, verdict, warnings
-from fastload.tools.bench.survey import survey
+from fastload.tools.bench.survey import copies_of, survey, with_copies
 from fastload.tools.terminal import rendered
 from support.bench_record import KNOWN, bench_record
 
@@ -157,8 +156,9 @@ def test_idle_cores_are_not_blamed_on_decoding(record):
 
 
 def test_one_line_says_what_else_could_be_measured(record):
-    line = "--peers all adds duckdb; not installed: litdata"
+    line = "--peers all adds every loader that is installed"
     assert [hint for hint in hints(record) if "--peers" in hint] == [line]
+    assert not any("--peers" in hint for hint in hints({**record, "command": ["--peers=all"]}))
     record["dataset"]["left_out"] = {"word": "of type string", "gap": "may hold nulls"}
     text = "\n".join(lines_of(record))
     assert "40 of 42 columns" in text
@@ -205,15 +205,14 @@ def test_processes_of_others_are_counted():
         assert cores * (time.perf_counter() - began) >= 0.8 * seconds
 
 
-def test_progress_in_a_pipe_is_a_line_every_few_seconds(capsys, monkeypatch):
+def test_progress_is_a_line_every_few_seconds(capsys, monkeypatch):
     now = [100.0]
     monkeypatch.setattr("fastload.tools.bench.progress.time.monotonic", lambda: now[0])
-    with ShownProgress() as progress:
-        progress.expect(10)
-        for number in range(10):
-            progress(f"step {number}")
-            now[0] += 2.0
-        progress.expect(10)
+    progress = ShownProgress()
+    progress.expect(10)
+    for number in range(10):
+        progress(f"step {number}")
+        now[0] += 2.0
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "[1/10] step 0"
     assert len(lines) == 4

@@ -14,7 +14,6 @@ from fastload.runtime import progress
 from fastload.runtime.progress import showing
 from fastload.tools.cli import bench, cache, inspect
 from fastload.tools.cli.arguments import conditions_of
-from support.bench_record import bench_record
 from support.forked import run_forked
 
 STEPS = """
@@ -70,10 +69,7 @@ def test_a_closed_or_full_stdout_prints_no_traceback(path, tmp_path, command, fu
         arguments = ["ls", "--cache-dir", str(tmp_path / "c")]
         with FastParquetDataset(path, cache=tmp_path / "c") as dataset:
             dataset.warm_cache(progress=False)
-    if command == "bench" and not full:
-        (tmp_path / "a.json").write_text(json.dumps(bench_record()))
-        arguments = ["--from-json", str(tmp_path / "a.json")]  # to measure again costs more
-    elif command == "bench":
+    if command == "bench":
         arguments += ["--peers", "none", "--no-shuffle"]
         arguments += ["--epochs", "1", "--repeats", "1", "--copies", "1"]
     if full:
@@ -201,23 +197,11 @@ def test_a_state_that_is_no_json_is_named(path, capsys):
     assert err.endswith(f" - at {path}\n")
 
 
-@pytest.mark.parametrize(
-    "option", ["--json", "--html", "--markdown", "--svg", "--trace", "--sample"]
-)
+@pytest.mark.parametrize("option", ["--json", "--html", "--svg", "--trace", "--sample"])
 def test_bench_refuses_a_file_before_it_measures(path, tmp_path, capsys, option):
     assert bench.main([str(path), option, str(tmp_path)]) == 2
     err = capsys.readouterr().err
     assert err == f"fastload-bench: Expected a file to write, got a directory - at {tmp_path}\n"
-
-
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [("SOURCE", ["a.parquet"]), ("--json", ["--json", "b.json"]), ("--tune", ["--tune"])],
-)
-def test_a_record_is_shown_without_options_that_measure(capsys, name, options):
-    assert bench.main(["--from-json", "a.json", *options]) == 2
-    said = f"Expected no {name} with --from-json, which measures nothing"
-    assert said in capsys.readouterr().err
 
 
 def test_a_state_without_filters_is_refused(path, tmp_path, capsys):

@@ -1,14 +1,14 @@
 """fastload-bench: contenders that read the same rows, checked first and then timed.
 
-sample, survey   the rows to read: a click-log sample, or the user's files
-copies           links to small files, which are read several times
+sample, survey   the rows to read: a click-log sample, or the user's files, with links to small ones
 peers            the contenders, a file for each library
 check            the rows that a contender gives, compared with the rows that pyarrow reads
 child, launch    each measurement in a process of its own
-environments     the Python of contenders that can't be installed beside fastload
+roof, roofline   the limit of the machine; the limit of each stage
+profile          fastload in a loop with simulated steps
 machine          CPU seconds and memory of such a process; what other processes use
 session          the order of the measurements; medians
-report           the record (JSON), and what is made of it: text, pictures, a page
+report           the record (JSON), and what is made of it: text, picture, page
 
 Note: docs/notes/tools-bench.md.
 """

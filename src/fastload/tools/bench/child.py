@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 PATIENCE_S = 2.5
 # A second epoch, which has no start-up, is timed unless the first epoch took longer than this.
 _SLOW_S = 10.0
-# A conversion may take this many times the limit of an epoch.
-_CONVERSION_LIMITS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +48,7 @@ class Job:
         modes: modes of a check, in one process: "in_order", "shuffled" or both.
         kept_limit_bytes: the most bytes of pages that lie decompressed in memory before "roof"
             measures; 0 = none.
+        trace: path of the trace that "profile" writes; "" = no trace.
     """
 
     action: Literal["check", "time", "roof", "roofline", "profile"]
@@ -61,12 +60,7 @@ class Job:
     patience_s: float = PATIENCE_S
     modes: tuple[str, ...] = ("in_order",)
     kept_limit_bytes: int = 0
-
-    @property
-    def package(self) -> str:
-        """The distribution that must be installed in the Python that runs the job."""
-        own = self.action in ("roof", "roofline", "profile")
-        return "fastload" if own else peer_of(self.peer).package
+    trace: str = ""
 
     def to_json(self) -> str:
         """Convert the job to JSON, for `of_json` in the other process."""
@@ -93,8 +87,6 @@ class Timing:
         imports_rss_bytes: resident memory before the dataset is made.
         peak_rss_bytes: largest resident memory after that, including worker processes.
         bottleneck: the slowest stage that the contender measured; "" if it measures no stages.
-        conversion_s: seconds that the contender took to convert the files, before everything
-            else; 0 if the contender reads the files themselves.
         kept_bytes: bytes of decompressed pages that stay in memory from one epoch to the next.
         kept_limit_bytes: the most of these bytes.
     """
@@ -105,7 +97,6 @@ class Timing:
     imports_rss_bytes: int
     peak_rss_bytes: int
     bottleneck: str
-    conversion_s: float = 0.0
     kept_bytes: int = 0
     kept_limit_bytes: int = 0
 
@@ -136,7 +127,6 @@ def measure(job: Job) -> Timing:
         started = time.perf_counter()
     used = usage.cpu_s() - cpu_before
     bottleneck = contender.bottleneck() if hasattr(contender, "bottleneck") else ""
-    conversion_s = getattr(contender, "conversion_s", 0.0)
     # Without a later epoch, no figure is of kept pages.
     kept = contender.kept() if seconds[1:] and hasattr(contender, "kept") else (0, 0)
     peak = usage.peak_bytes()
@@ -146,7 +136,7 @@ def measure(job: Job) -> Timing:
         gc.collect()
         most = usage.most_of_ended_bytes()
         peak = usage.own_peak_bytes() + job.work.workers * most
-    return Timing(seconds, first_batch_s, used, imports_rss, peak, bottleneck, conversion_s, *kept)
+    return Timing(seconds, first_batch_s, used, imports_rss, peak, bottleneck, *kept)
 
 
 def check(job: Job) -> dict[str, Any]:
@@ -173,11 +163,8 @@ def _check(job: Job, work: Work) -> dict[str, Any]:
     started = time.perf_counter()
     try:
         contender_class = peer_of(job.peer).load()
-        with _limit(job.limit_s and job.limit_s * _CONVERSION_LIMITS):
-            contender = contender_class(work)
-        started = time.perf_counter()
         with _limit(job.limit_s):
-            return asdict(fingerprint(counted(contender.epoch(0))))
+            return asdict(fingerprint(counted(contender_class(work).epoch(0))))
     except _Late:
         return {"cut_rows": rows, "cut_s": time.perf_counter() - started}
     except Exception as error:  # noqa: BLE001  libraries raise any class; the other mode may work
@@ -201,7 +188,7 @@ def run(job: Job) -> dict[str, Any]:
     if job.action == "profile":
         from fastload.tools.bench.profile import profile
 
-        return asdict(profile(job.work, job.step_s, job.epochs))
+        return asdict(profile(job.work, job.step_s, job.epochs, job.trace))
     if job.action == "check":
         return check(job)
     return asdict(measure(job))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fastload.errors import FastloadError
-from fastload.tools.bench import environments
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,8 +40,8 @@ def launch(job: Job) -> dict[str, Any]:
     if job.work.threads:
         environment["POLARS_MAX_THREADS"] = str(job.work.threads)
     try:
-        done = subprocess.run(  # noqa: S603  our own module
-            environments.command(job.package),
+        done = subprocess.run(
+            [sys.executable, "-m", "fastload.tools.bench.child"],
             input=job.to_json(),
             capture_output=True,
             text=True,

@@ -10,30 +10,23 @@ import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fastload.runtime.cores import available_cores
 from fastload.source.stores.io import IO
 from fastload.tools.bench.child import Job
-from fastload.tools.bench.copies import copies_of, with_copies
 from fastload.tools.bench.launch import launch
 from fastload.tools.bench.peers import DEFAULT, FAMILIES, PEERS, Peer, Work
 from fastload.tools.bench.profile import Profile
-from fastload.tools.bench.profile import report as profile_report
 from fastload.tools.bench.progress import ShownProgress
-from fastload.tools.bench.report.markdown import markdown
 from fastload.tools.bench.report.page import page
-from fastload.tools.bench.report.picture import write_pictures
+from fastload.tools.bench.report.picture import svg
 from fastload.tools.bench.report.record import to_json
 from fastload.tools.bench.report.text import report
 from fastload.tools.bench.roofline import StageRoofs
-from fastload.tools.bench.roofline import report as roofline_report
 from fastload.tools.bench.sample import sample
 from fastload.tools.bench.session import REPEATS, Findings, Plan, measure
-from fastload.tools.bench.survey import survey
-from fastload.tools.bench.tune import remarks as tuning_remarks
-from fastload.tools.bench.tune import table as tuning_table
-from fastload.tools.bench.tune import tune
+from fastload.tools.bench.survey import copies_of, survey, with_copies
 from fastload.tools.terminal import print_lines, rendered
 
 if TYPE_CHECKING:
@@ -50,33 +43,9 @@ _INTERRUPTED = 128
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options of the command line.
+    """Options of the command line, named as there: `fastload-bench --help` describes them.
 
-    Attributes:
-        source: file, directory, glob or URL; None = the click-log sample.
-        columns: columns to read; None = all columns that every contender can read.
-        batch_size: rows of a batch.
-        shuffle: True = only shuffled, False = only in order, None = both.
-        epochs: epochs of each process; None = as many as begin within a few seconds.
-        threads: threads of every contender; None = all cores.
-        workers: number of DataLoader worker processes.
-        peers: families of contenders beside fastload, "default", "all" or "none".
-        repeats: processes per contender and mode; None = as many as a minute has time for.
-        copies: how often an epoch reads each file; None = as often as a long epoch needs.
-        limit_s: seconds of an epoch after which a peer is cut off.
-        step_ms: milliseconds of a simulated training step; None = no simulation.
-        cache_dir: directory in which fastload keeps remote bytes.
-        roofline: True to measure the roof of each stage.
-        tune: True to search for a better setting.
-        tune_s: seconds of that search.
-        json: path of the JSON file to write, or None.
-        html: path of the HTML page to write, or None.
-        svg: path of the picture for light pages to write, or None.
-        markdown: path of the Markdown file to write, or None.
-        from_json: path of a file that `json` wrote, to show instead of measuring; or None.
-        trace: path of the trace to write, or None.
-        verbose: print all columns of the table, and all reasons.
-        command: the arguments as given.
+    `command` holds the arguments as given.
     """
 
     source: str | None = None
@@ -93,21 +62,12 @@ class Options:
     step_ms: float | None = None
     cache_dir: str | None = None
     roofline: bool = False
-    tune: bool = False
-    tune_s: float = 90.0
     json: str | None = None
     html: str | None = None
     svg: str | None = None
-    markdown: str | None = None
-    from_json: str | None = None
     trace: str | None = None
     verbose: bool = False
     command: tuple[str, ...] = ()
-
-    @property
-    def profiles(self) -> bool:
-        """True if the options ask for a profile of fastload."""
-        return bool(self.step_ms is not None or self.html or self.trace)
 
 
 def run(options: Options) -> int:
@@ -123,21 +83,20 @@ def run(options: Options) -> int:
         FastloadError, ValueError, OSError: the source or an option is wrong.
     """
     # A report that can't be written is an error before the measurements, not after.
-    for path in (options.json, options.html, options.svg, options.markdown, options.trace):
+    for path in (options.json, options.html, options.svg, options.trace):
         if path:
             check_path(path)
-    if options.from_json:
-        return _show_again(options.from_json, options)
     with _terminations() as signals:
         findings = compare(options)
     record = to_json(findings)
-    lines = _lines(findings, record, options) if findings.results else []
+    lines = rendered(report(record, verbose=options.verbose)) if findings.results else []
     printed = print_lines("fastload-bench", lines)
     if options.json:
         Path(options.json).write_text(json.dumps(record, indent=2) + "\n")
-    _write(record, findings.profile, options)
-    if options.trace and findings.profile:
-        findings.profile.trace().write(options.trace)
+    if options.html:
+        Path(options.html).write_text(page(record), encoding="utf-8")
+    if options.svg and findings.results:
+        Path(options.svg).write_text(svg(record), encoding="utf-8")
     if findings.interrupted:
         if not findings.results:
             print("fastload-bench: interrupted before the first result", file=sys.stderr)
@@ -157,42 +116,6 @@ def check_path(path: str) -> None:
         raise ValueError(f"Expected a file to write, got a directory - at {path}")
     if not os.access(target if target.exists() else target.parent, os.W_OK):
         raise ValueError(f"Expected a file that may be written, got one that may not - at {path}")
-
-
-def _show_again(path: str, options: Options) -> int:
-    """Print the report of a record, and write what is made of records, without measuring."""
-    measured = {
-        "SOURCE": options.source,
-        "--columns": options.columns,
-        "--step-ms": options.step_ms,
-        "--roofline": options.roofline or None,
-        "--tune": options.tune or None,
-        "--json": options.json,
-        "--trace": options.trace,
-    }
-    for name, value in measured.items():
-        if value is not None:
-            raise ValueError(
-                f"Expected no {name} with --from-json, which measures nothing, got {value}"
-            )
-    try:
-        record = json.loads(Path(path).read_text(encoding="utf-8"))
-        parts = list(report(record, verbose=options.verbose))
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(
-            f"Expected what --json of this version wrote, got {error!r} - at {path}"
-        ) from error
-    _write(record, None, options)
-    return 0 if print_lines("fastload-bench", rendered(parts)) else 2
-
-
-def _write(record: dict[str, Any], profile: Profile | None, options: Options) -> None:
-    if options.html:
-        Path(options.html).write_text(page(record, profile), encoding="utf-8")
-    if options.markdown:
-        Path(options.markdown).write_text(markdown(record), encoding="utf-8")
-    if options.svg and record["results"]:
-        write_pictures(record, options.svg)
 
 
 def compare(options: Options) -> Findings:
@@ -222,7 +145,6 @@ def compare(options: Options) -> Findings:
             shuffle=False,
             threads=options.threads,
             workers=options.workers,
-            scratch=scratch,
             cache_dir=options.cache_dir or "",
         )
         plan = Plan(
@@ -231,56 +153,37 @@ def compare(options: Options) -> Findings:
             modes,
             work,
             options.epochs,
+            repeats=options.repeats or REPEATS,
             limit_s=options.limit_s,
-            others=_others(peers),
         )
-        plan = replace(plan, repeats=options.repeats or REPEATS)
         if options.repeats is None and options.epochs is None:
             plan = replace(plan, budget_s=_BUDGET_S, patience_s=_PATIENCE_S)
-        with ShownProgress() as progress:
-            findings = measure(plan, progress)
-            findings.command = options.command
-            if not findings.interrupted:
-                try:
-                    # Shuffled, as most training is, unless the options ask for reads in order.
-                    shuffle = "shuffled" in modes
-                    look_closer(findings, options, replace(work, shuffle=shuffle), progress)
-                except KeyboardInterrupt:
-                    findings.interrupted = True
+        progress = ShownProgress()
+        findings = measure(plan, progress)
+        findings.command = options.command
+        if not findings.interrupted:
+            try:
+                # Shuffled, as most training is, unless the options ask for reads in order.
+                shuffle = "shuffled" in modes
+                look_closer(findings, options, replace(work, shuffle=shuffle), progress)
+            except KeyboardInterrupt:
+                findings.interrupted = True
     return findings
 
 
 def look_closer(
     findings: Findings, options: Options, work: Work, progress: Callable[[str], None]
 ) -> None:
-    """Measure fastload alone: the roofline, the profile and the tuning that the options ask for."""
+    """Measure fastload alone: the roofline and the profile that the options ask for."""
     if options.roofline:
         progress("the roof of each stage")
         findings.roofline = StageRoofs(**launch(Job("roofline", "", work)))
-    if options.profiles:
+    if options.step_ms is not None or options.trace:
         progress("fastload in a training loop")
         step_s = (options.step_ms or 0.0) / 1e3
-        job = Job("profile", "", work, options.epochs, step_s=step_s)
+        trace = options.trace or ""
+        job = Job("profile", "", work, options.epochs, step_s=step_s, trace=trace)
         findings.profile = Profile(**launch(job))
-    if options.tune:
-        read = findings.plan.survey
-        findings.tuning = tune(work, read.rows, options.tune_s, progress, remote=read.remote)
-
-
-def _lines(findings: Findings, record: dict[str, Any], options: Options) -> list[str]:
-    lines = rendered(report(record, verbose=options.verbose))
-    parts: list[str] = []
-    if findings.roofline:
-        parts += ["", roofline_report(findings.roofline)]
-    if findings.profile and options.step_ms:
-        parts += ["", profile_report(findings.profile)]
-    if findings.tuning:
-        read = findings.plan.survey
-        source = options.source or (read.originals or read.files)[0]
-        columns = read.columns if options.columns or read.left_out else ()
-        parts += ["", tuning_table(findings.tuning), ""]
-        parts.append(tuning_remarks(findings.tuning, source, columns, findings.plan.work))
-    return [*lines, *(line for part in parts for line in part.split("\n"))]
 
 
 @contextmanager
@@ -311,15 +214,6 @@ def _files(source: str | None) -> list[str]:
         return [file.path for file in find_files(source, storage.find)]
     finally:
         storage.close()
-
-
-def _others(peers: Sequence[Peer]) -> dict[str, bool]:
-    """Return the families that --peers all would add, and whether they are installed."""
-    others: dict[str, bool] = {}
-    for peer in PEERS:
-        if peer not in peers:
-            others[peer.family] = others.get(peer.family, False) or peer.version() is not None
-    return others
 
 
 def _peers(names: Sequence[str]) -> tuple[Peer, ...]:

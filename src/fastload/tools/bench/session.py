@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from fastload.tools.bench.progress import Progress
     from fastload.tools.bench.roofline import StageRoofs
     from fastload.tools.bench.survey import Survey
-    from fastload.tools.bench.tune import Tuning
 
 # A contender whose epoch takes longer is not timed again: its rank among the others is clear.
 _SLOW_S = 10.0
@@ -45,7 +44,6 @@ class Plan:
         budget_s: seconds within which another repeat has to end; None = no limit. The first
             repeat always takes place.
         patience_s: seconds of a process within which another epoch is begun.
-        others: families of contenders that are not measured -> whether they are installed.
     """
 
     survey: Survey
@@ -57,7 +55,6 @@ class Plan:
     limit_s: float = 20.0
     budget_s: float | None = None
     patience_s: float = PATIENCE_S
-    others: dict[str, bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +73,6 @@ class Result:
         bottleneck: the slowest stage that the contender measured; "" if it measures no stages.
         repeats: number of processes.
         spread: half of the distance between the quartiles of the epochs, as a share of epoch_s.
-        conversion_s: seconds to convert the files before the first epoch; 0 without conversion.
         busy_cores: mean number of cores at work in epochs after the first.
         kept_bytes: bytes of decompressed pages that stayed in memory from one epoch to the next.
     """
@@ -92,7 +88,6 @@ class Result:
     bottleneck: str
     repeats: int
     spread: float = 0.0
-    conversion_s: float = 0.0
     busy_cores: float = 0.0
     kept_bytes: int = 0
 
@@ -110,7 +105,6 @@ class Findings:
         cut_off: rows per second of contenders that were too slow; their rows are unchecked.
         roofline: roof of each stage, or None if not asked for.
         profile: profile of fastload, or None if not asked for.
-        tuning: result of the search for a better setting, or None if not asked for.
         versions: name -> version of the installed contenders.
         other_cores: cores that other processes used meanwhile; None if unknown.
         interrupted: True if the measurements were stopped before the first end of all.
@@ -126,7 +120,6 @@ class Findings:
     cut_off: dict[tuple[str, Mode], float] = field(default_factory=dict)
     roofline: StageRoofs | None = None
     profile: Profile | None = None
-    tuning: Tuning | None = None
     versions: dict[str, str] = field(default_factory=dict)
     other_cores: float | None = None
     interrupted: bool = False
@@ -243,8 +236,7 @@ class _Session:
             if self._plan.survey.remote and not peer.stores:
                 self.findings.left_out.append((peer.name, "", "compared on local files only"))
             elif version is None:
-                advice = "make peers" if peer.apart else f"pip install {peer.requirement}"
-                advice = f"{peer.requirement} is not installed: {advice}"
+                advice = f"{peer.package} is not installed: pip install {peer.package}"
                 self.findings.left_out.append((peer.name, "", advice))
             else:
                 self.findings.versions[peer.name] = version
@@ -329,7 +321,6 @@ def _median(peer: Peer, version: str, mode: Mode, timings: list[Timing]) -> Resu
         bottleneck=statistics.mode(timing.bottleneck for timing in timings),
         repeats=len(timings),
         spread=(high - low) / 2 / epoch_s,
-        conversion_s=max(t.conversion_s for t in timings),
         # Of the same epochs: a median of seconds beside a mean of CPU seconds may be more
         # cores than there are.
         busy_cores=min(sum(t.cpu_s for t in timings) / sum(epochs), available_cores()),

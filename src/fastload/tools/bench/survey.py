@@ -1,10 +1,14 @@
-"""Survey of the files to read: rows, columns and bytes, from footers only."""
+"""Survey of the files to read, from footers only, and links to small files.
+
+An epoch over the links takes long enough to be timed.
+"""
 
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,43 +17,16 @@ from fastload.errors import ColumnNotFoundError
 from fastload.tools.bench.peers.parquet_file import is_remote, open_parquet
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 
-@dataclass(frozen=True, slots=True)
-class RowGroupSize:
-    """Size of one row group.
-
-    Attributes:
-        file: index of the file.
-        rows: number of rows.
-        stored_bytes: bytes of the column chunks, compressed.
-    """
-
-    file: int
-    rows: int
-    stored_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnSize:
-    """Size of one column over all files.
-
-    Attributes:
-        name: name of the column.
-        type: type of the column, as pyarrow names it.
-        codecs: codecs of the column chunks, sorted, as Parquet names them.
-        encodings: encodings of the column chunks, sorted, as Parquet names them.
-        stored_bytes: bytes of the column chunks, compressed.
-        decoded_bytes: bytes of the column as a dense tensor.
-    """
-
-    name: str
-    type: str
-    codecs: tuple[str, ...]
-    encodings: tuple[str, ...]
-    stored_bytes: int
-    decoded_bytes: int
+# An epoch that decodes this much a core takes 25 ms where pages are kept in memory, and up to
+# 100 ms elsewhere; two copies of the sample have as much on two cores.
+_CORE_BYTES = 256 << 20
+# Contenders that read the whole table into memory need room for it.
+_MOST_BYTES = 2 << 30
+# More files would measure how files are opened.
+_MOST_FILES = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +42,6 @@ class Survey:
         decoded_bytes: bytes of the columns as dense tensors.
         stored_bytes: bytes of the columns' chunks, compressed.
         codecs: codecs of the columns' chunks, sorted.
-        row_group_sizes: size of each row group, in canonical order.
-        column_sizes: size of each column, in the order of `columns`.
         originals: the files of the user, if `files` are links to them; else ().
         copies: number of links to each file of the user; 1 = the files themselves. Rows, row
             groups and bytes are those of all links.
@@ -80,8 +55,6 @@ class Survey:
     decoded_bytes: int
     stored_bytes: int
     codecs: tuple[str, ...]
-    row_group_sizes: tuple[RowGroupSize, ...] = ()
-    column_sizes: tuple[ColumnSize, ...] = ()
     originals: tuple[str, ...] = ()
     copies: int = 1
 
@@ -124,16 +97,12 @@ def survey(files: Sequence[str], columns: Sequence[str] | None = None) -> Survey
     kept = tuple(name for name in wanted if name not in left_out)
     if not kept:
         raise ValueError(f"Expected a column of numbers, got none - at {files[0]}")
-    chunks = []
-    groups = []
-    for index, footer in enumerate(footers):
-        for number in range(footer.num_row_groups):
-            group = footer.metadata.row_group(number)
-            own = [group.column(j) for j in range(group.num_columns)]
-            own = [chunk for chunk in own if chunk.path_in_schema in kept]
-            size = sum(chunk.total_compressed_size for chunk in own)
-            groups.append(RowGroupSize(index, group.num_rows, size))
-            chunks += own
+    chunks = [
+        chunk
+        for footer in footers
+        for chunk in _chunks(footer.metadata)
+        if chunk.path_in_schema in kept
+    ]
     rows = sum(footer.metadata.num_rows for footer in footers)
     widths = [max(schema.field(name).type.bit_width // 8, 1) for name in kept]
     return Survey(
@@ -145,28 +114,55 @@ def survey(files: Sequence[str], columns: Sequence[str] | None = None) -> Survey
         decoded_bytes=rows * sum(widths),
         stored_bytes=sum(chunk.total_compressed_size for chunk in chunks),
         codecs=tuple(sorted({chunk.compression for chunk in chunks})),
-        row_group_sizes=tuple(groups),
-        column_sizes=tuple(
-            _column_size(
-                name,
-                str(schema.field(name).type),
-                [chunk for chunk in chunks if chunk.path_in_schema == name],
-                rows * width,
-            )
-            for name, width in zip(kept, widths, strict=True)
-        ),
     )
 
 
-def _column_size(name: str, kind: str, chunks: list[Any], decoded_bytes: int) -> ColumnSize:
-    return ColumnSize(
-        name,
-        kind,
-        tuple(sorted({chunk.compression for chunk in chunks})),
-        tuple(sorted({encoding for chunk in chunks for encoding in chunk.encodings})),
-        sum(chunk.total_compressed_size for chunk in chunks),
-        decoded_bytes,
+def copies_of(survey: Survey, cores: int) -> int:
+    """Return how often to read the files in one epoch; 1 for files of a store.
+
+    Args:
+        survey: the files.
+        cores: number of cores that read them.
+    """
+    if survey.remote or not survey.decoded_bytes:
+        return 1
+    wanted = min(_CORE_BYTES * cores, _MOST_BYTES)
+    # Half of that is long enough.
+    copies = max(1, round(wanted / survey.decoded_bytes))
+    return min(copies, max(1, _MOST_FILES // len(survey.files)))
+
+
+def with_copies(survey: Survey, copies: int, directory: str) -> Survey:
+    """Return the survey of `copies` links to each file, which lie in `directory`.
+
+    No byte is copied.
+    """
+    if copies == 1:
+        return survey
+    links = []
+    for copy in range(copies):
+        folder = Path(directory, f"copy-{copy:05}")
+        folder.mkdir()
+        for number, file in enumerate(survey.files):
+            link = folder / f"{number:05}-{Path(file).name}"
+            link.symlink_to(Path(file).absolute())
+            links.append(str(link))
+    return replace(
+        survey,
+        files=tuple(links),
+        originals=survey.files,
+        copies=copies,
+        rows=survey.rows * copies,
+        row_groups=survey.row_groups * copies,
+        decoded_bytes=survey.decoded_bytes * copies,
+        stored_bytes=survey.stored_bytes * copies,
     )
+
+
+def _chunks(footer: pq.FileMetaData) -> Iterator[pq.ColumnChunkMetaData]:
+    for number in range(footer.num_row_groups):
+        group = footer.row_group(number)
+        yield from (group.column(j) for j in range(group.num_columns))
 
 
 def _unfit(field: pa.Field, footers: Sequence[pq.ParquetFile]) -> str:
@@ -176,13 +172,10 @@ def _unfit(field: pa.Field, footers: Sequence[pq.ParquetFile]) -> str:
         return ""
     if not (pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
         return f"of type {kind}"
-    for footer in footers:
-        metadata = footer.metadata
-        for j in range(metadata.num_columns):
-            if metadata.schema.column(j).path != field.name:
-                continue
-            for group in range(metadata.num_row_groups):
-                statistics = metadata.row_group(group).column(j).statistics
-                if field.nullable and (statistics is None or statistics.null_count):
+    if field.nullable:
+        for footer in footers:
+            for chunk in _chunks(footer.metadata):
+                counts = chunk.statistics
+                if chunk.path_in_schema == field.name and (counts is None or counts.null_count):
                     return "may hold nulls, for which integers have no value"
     return ""

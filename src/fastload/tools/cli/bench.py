@@ -59,7 +59,7 @@ examples:
   fastload-bench train/ --columns price,clicks --batch-size 4096
   fastload-bench train/ --step-ms 20 --html report.html
   fastload-bench train/ --peers all -v --json result.json
-  fastload-bench --from-json result.json --svg rows.svg --markdown rows.md
+  fastload-bench train/ --svg rows.svg --trace trace.json
 """
 
 
@@ -134,32 +134,10 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         metavar="X",
         help="also simulate training steps of X milliseconds, and measure the waits for data",
     )
-    add(
-        "--tune",
-        action="store_true",
-        help="also search for the best threads, workers, prefetch and request size",
-    )
-    add(
-        "--tune-s",
-        type=positive,
-        default=90,
-        metavar="N",
-        help="seconds of the search [default: 90]",
-    )
     add("-v", "--verbose", action="store_true", help="print spread, MB/s, cores and every reason")
     add("--json", metavar="FILE", help="write the results as JSON")
-    add("--html", metavar="FILE", help="write a page with the results, charts and a timeline")
-    add("--markdown", metavar="FILE", help="write the tables as Markdown, for an issue")
-    add(
-        "--svg",
-        metavar="FILE",
-        help="write bars of the shuffled results; a second picture, -dark, is for dark pages",
-    )
-    add(
-        "--from-json",
-        metavar="FILE",
-        help="measure nothing: show what --json wrote, and write --html, --markdown or --svg of it",
-    )
+    add("--html", metavar="FILE", help="write a page with the results and a chart")
+    add("--svg", metavar="FILE", help="write bars of the shuffled results, as a picture")
     add("--sample", metavar="FILE", help="measure nothing: write the sample click log to a file")
     add("--trace", metavar="FILE", help="write what fastload's threads did, for ui.perfetto.dev")
     return parser

@@ -25,3 +25,11 @@ def host() -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": metadata.version("torch"),
     }
+
+
+def version_of(package: str) -> str | None:
+    """Return the version of an installed distribution; None if it is not installed."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

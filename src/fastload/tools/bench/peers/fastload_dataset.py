@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torch.utils.data import DataLoader
 
-from fastload import IO, FastParquetDataset
+from fastload import FastParquetDataset
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -44,11 +44,6 @@ class Contender:
 
 def dataset_of(work: Work) -> FastParquetDataset:
     """Return the dataset of a Work; options that the Work leaves open have their defaults."""
-    options: dict[str, Any] = {}
-    if work.prefetch is not None:
-        options["prefetch"] = work.prefetch
-    if work.request_bytes is not None:
-        options["io"] = IO(request_bytes=work.request_bytes)
     return FastParquetDataset(
         list(work.files),
         columns=list(work.columns),
@@ -57,5 +52,4 @@ def dataset_of(work: Work) -> FastParquetDataset:
         seed=work.seed,
         threads=work.threads,
         cache=work.cache_dir or None,
-        **options,
     )

@@ -1,4 +1,4 @@
-"""Hugging Face datasets: streamed in two formats, and converted to its Arrow files."""
+"""Hugging Face datasets, streamed in two formats."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import datasets
 
-from fastload.tools.bench.peers.conversion import converted
 from fastload.tools.bench.peers.windows import stored_dtypes, table_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     import torch
 
@@ -51,33 +49,6 @@ class TorchStream:
         rows = _stream(self._work, number).with_format("torch")
         for batch in rows.iter(self._work.batch_size):
             yield {name: batch[name].to(dtype) for name, dtype in self._dtypes.items()}
-
-
-class ConvertedFiles:
-    """Arrow tables of memory-mapped Arrow files, to which the Parquet files are converted first.
-
-    The calls are `Dataset.from_parquet(...).shuffle(seed)`; rows are taken by index.
-    """
-
-    def __init__(self, work: Work) -> None:
-        self._work = work
-
-        def convert(directory: Path) -> None:
-            rows = datasets.Dataset.from_parquet(
-                list(work.files), columns=list(work.columns), cache_dir=str(directory / "cache")
-            )
-            rows.save_to_disk(directory / "rows")
-
-        directory, self.conversion_s = converted(work, "huggingface", convert)
-        self._rows = datasets.load_from_disk(directory / "rows").with_format("arrow")
-
-    def epoch(self, number: int) -> Iterator[dict[str, torch.Tensor]]:
-        """Yield the batches of one epoch, as `Contender.epoch` describes."""
-        rows = self._rows
-        if self._work.shuffle:
-            rows = rows.shuffle(seed=self._work.seed + number, keep_in_memory=True)
-        for table in rows.iter(self._work.batch_size):
-            yield table_tensors(table, self._work.columns)
 
 
 def _stream(work: Work, epoch: int) -> Any:

@@ -1,9 +1,8 @@
-"""Picture of --svg: bars of rows per second, for light and for dark pages, without scripts."""
+"""Picture of --svg and of the page: bars of rows per second, for light and dark screens alike."""
 
 from __future__ import annotations
 
 from html import escape
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastload.runtime.units import counted, million, size_of
@@ -15,41 +14,26 @@ if TYPE_CHECKING:
 
     from fastload.tools.bench.report.verdict import Record
 
-__all__ = ["dark_path", "svg", "write_pictures"]
+__all__ = ["svg"]
 
 _WIDTH = 740
 # Edges of the bars: names stand at their left, figures at their right.
 _LEFT, _RIGHT = 210, 650
 _ROW, _BAR, _TOP, _LINE = 30, 20, 8, 17
 _FONT = "system-ui,-apple-system,'Segoe UI',Roboto,sans-serif"
-_COLOURS = {
-    # ink, soft ink, fastload, others
-    False: ("#1f2328", "#59636e", "#0b6bcb", "#afb8c1"),
-    True: ("#e6edf3", "#9198a1", "#5aa9ff", "#57606a"),
-}
+_COLOURS = (
+    (".paper", "#ffffff", "#0d1117"),
+    ("text", "#1f2328", "#e6edf3"),
+    (".soft", "#59636e", "#9198a1"),
+    (".bar", "#8c959f", "#6e7681"),
+    (".ours", "#0b6bcb", "#5aa9ff"),
+)
 
 
-def write_pictures(record: Record, path: str) -> None:
-    """Write the picture for light pages to `path`, and the one for dark pages beside it.
-
-    Raises:
-        OSError: a file can't be written.
-        ValueError: the record has no results.
-    """
-    Path(path).write_text(svg(record), encoding="utf-8")
-    dark_path(path).write_text(svg(record, dark=True), encoding="utf-8")
-
-
-def dark_path(path: str) -> Path:
-    """Return the path of the picture for dark pages: `-dark` stands before the suffix."""
-    light = Path(path)
-    return light.with_name(f"{light.stem}-dark{light.suffix}")
-
-
-def svg(record: Record, *, dark: bool = False) -> str:
+def svg(record: Record) -> str:
     """Return bars of the shuffled results, or of the results in order if there are no others.
 
-    The background is transparent.
+    The picture has a background of its own, because a page need not follow the reader's colours.
 
     Raises:
         ValueError: the record has no results.
@@ -58,7 +42,6 @@ def svg(record: Record, *, dark: bool = False) -> str:
     if mode is None:
         raise ValueError("Expected results to draw, got a record without any")
     entries = ranked(record, mode)
-    ink, soft, ours, theirs = _COLOURS[dark]
     most = entries[0]["rows_per_s"]
     drawn = []
     for index, entry in enumerate(entries):
@@ -71,20 +54,23 @@ def svg(record: Record, *, dark: bool = False) -> str:
         drawn.append(
             f'<text x="{_LEFT - 10}" y="{base}" text-anchor="end"{weight}>{name}</text>'
             f'<rect x="{_LEFT}" y="{y}" width="{width}" height="{_BAR}" rx="3" '
-            f'fill="{ours if own else theirs}"/>'
+            f'class="{"bar ours" if own else "bar"}"/>'
             f'<text x="{_WIDTH - 8}" y="{base}" text-anchor="end"{weight}>{figure}</text>'
         )
     bottom = _TOP + len(entries) * _ROW
     caption = list(_caption(record, mode))
     for index, line in enumerate(caption):
         y = bottom + 14 + index * _LINE
-        drawn.append(f'<text x="8" y="{y}" font-size="12" fill="{soft}">{escape(line)}</text>')
+        drawn.append(f'<text x="8" y="{y}" font-size="12" class="soft">{escape(line)}</text>')
     height = bottom + _LINE * len(caption) + 6
-    title = f"Rows per second, {MODES[mode]}"
+    light = "".join(f".rows {name}{{fill:{colour}}}" for name, colour, _ in _COLOURS)
+    dark = "".join(f".rows {name}{{fill:{colour}}}" for name, _, colour in _COLOURS)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" '
-        f'font-family="{_FONT}" font-size="14" fill="{ink}"><title>{title}</title>'
-        f"{''.join(drawn)}</svg>\n"
+        f'class="rows" font-family="{_FONT}" font-size="14">'
+        f"<title>Rows per second, {MODES[mode]}</title>"
+        f"<style>{light}@media (prefers-color-scheme: dark){{{dark}}}</style>"
+        f'<rect class="paper" width="{_WIDTH}" height="{height}" rx="6"/>{"".join(drawn)}</svg>\n'
     )
 
 

@@ -8,12 +8,9 @@ from dataclasses import asdict
 from importlib import resources
 from typing import TYPE_CHECKING, Any, cast
 
-from fastload.tools.bench import environments, roofline, tune
-from fastload.tools.bench.machine.host import host
+from fastload.tools.bench.machine.host import host, version_of
 
 if TYPE_CHECKING:
-    from fastload.tools.bench.profile import Profile
-    from fastload.tools.bench.roofline import StageRoofs
     from fastload.tools.bench.session import Findings, Mode, Result
 
 
@@ -27,7 +24,7 @@ def schema() -> dict[str, Any]:
 def to_json(findings: Findings) -> dict[str, Any]:
     """Convert the results to the plain values that --json writes."""
     return {
-        "fastload": environments.version_here("fastload") or "not installed",
+        "fastload": version_of("fastload") or "not installed",
         "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "command": ["fastload-bench", *findings.command],
         "interrupted": findings.interrupted,
@@ -45,13 +42,8 @@ def to_json(findings: Findings) -> dict[str, Any]:
             }
             for name, mode, reason in findings.left_out
         ],
-        "others": [
-            {"family": family, "installed": installed}
-            for family, installed in findings.plan.others.items()
-        ],
-        "roofline": findings.roofline and _roofline(findings.roofline),
-        "profile": findings.profile and _profile(findings.profile),
-        "tuning": findings.tuning and tune.to_json(findings.tuning),
+        "roofline": findings.roofline and asdict(findings.roofline),
+        "profile": findings.profile and asdict(findings.profile),
     }
 
 
@@ -70,17 +62,6 @@ def _dataset(findings: Findings) -> dict[str, Any]:
         "batch_size": findings.plan.work.batch_size,
         "threads": findings.plan.work.threads,
         "workers": findings.plan.work.workers,
-        "layout": {
-            "row_groups": [asdict(group) for group in survey.row_group_sizes],
-            "columns": [
-                {
-                    **asdict(column),
-                    "codecs": list(column.codecs),
-                    "encodings": list(column.encodings),
-                }
-                for column in survey.column_sizes
-            ],
-        },
     }
 
 
@@ -100,7 +81,6 @@ def _results(findings: Findings) -> list[dict[str, Any]]:
             "roof_fraction": findings.roof_s and findings.roof_s / result.epoch_s,
             "repeats": result.repeats,
             "spread": result.spread,
-            "conversion_s": result.conversion_s,
             "family": result.peer.family,
             "by_hand": result.peer.by_hand,
             "busy_cores": result.busy_cores,
@@ -119,24 +99,3 @@ def _kept(findings: Findings, result: Result) -> dict[str, Any]:
         "kept_roof": roof_s,
         "kept_roof_fraction": roof_s and roof_s / result.epoch_s,
     }
-
-
-def _roofline(roofs: StageRoofs) -> dict[str, Any]:
-    return {
-        **asdict(roofs),
-        "roof_s": roofs.roof_s,
-        "by_threads": [
-            {"threads": int(threads), "epoch_s": epoch_s, "spread": spread}
-            for threads, (epoch_s, spread) in roofs.by_threads.items()
-        ],
-        "verdict": roofline.verdict(roofs),
-    }
-
-
-def _profile(profile: Profile) -> dict[str, Any]:
-    fields = asdict(profile)
-    # --trace writes the spans.
-    for name in ("spans", "threads", "start_ns"):
-        del fields[name]
-    mode = "shuffled" if fields.pop("shuffled") else "in_order"
-    return {"mode": mode, **fields}

@@ -15,6 +15,7 @@ from fastload.tools.bench.report.verdict import (
     is_kept,
     ranked,
     roof_share,
+    roof_verdict,
     verdict,
     warnings,
 )
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 
     from fastload.tools.bench.report.verdict import Entry, Record
 
+FIGURES = ("rows/s", "vs best", "1st batch", "memory", "+-", "MB/s", "cores", "of roof")
+STAGES = ("stage", "roof", "fastload", "of roof")
+# The figures that every table has; -v adds the others.
+_BRIEF = 4
 _BAR_CELLS = (6, 30)
 # Cells that the other columns of the table take beside names and bars, and the details of -v.
 _OTHER_CELLS, _DETAIL_CELLS = 43, 34
@@ -57,6 +62,13 @@ def report(record: Record, *, verbose: bool = False) -> Iterator[RenderableType]
         yield Text(line, "dim")
     for line in hints(record):
         yield hint(line)
+    if record["roofline"]:
+        yield ""
+        yield table(STAGES, stages(record), numbers=(1, 2, 3))
+        yield roof_verdict(record["roofline"])
+    if record["profile"] and record["profile"]["step_s"]:
+        yield ""
+        yield from waits(record)
 
 
 def heading(record: Record) -> Iterator[str]:
@@ -82,42 +94,95 @@ def heading(record: Record) -> Iterator[str]:
     )
 
 
+def figures(record: Record, entry: Entry) -> tuple[str, ...]:
+    """Return the figures of a contender, as FIGURES names them."""
+    one = compared(record, entry["mode"])
+    best = one.best["rows_per_s"] if one and one.best and not one.short_s else None
+    times = entry["rows_per_s"] / best if best else 0.0
+    spread, share = entry["spread"], roof_share(entry)
+    return (
+        million(entry["rows_per_s"]),
+        "-" if not times else f"{times:.1f}x" if times >= 0.095 else f"{times:.2g}x",
+        duration_of(entry["first_batch_s"]),
+        size_of(entry["peak_rss_bytes"]),
+        f"{100 * spread:.0f} %" if spread <= _MOST_SPREAD else "-",
+        f"{entry['bytes_per_s'] / 1e6:,.0f}",
+        f"{min(entry['busy_cores'], record['host']['cores']):.1f}",
+        "-" if share is None else f"{share:.2f}",
+    )
+
+
 def results(record: Record, mode: str, *, verbose: bool = False) -> Table:
     """Return the table of a mode: a line for each contender, the fastest first."""
     entries = ranked(record, mode)
-    one = compared(record, mode)
     names = max(len(name_of(entry)) for entry in entries)
     cells_left = console().width - names - _OTHER_CELLS - (_DETAIL_CELLS if verbose else 0)
     bars = not verbose or cells_left >= _BAR_CELLS[1] // 2
     bar_cells = max(_BAR_CELLS[0], min(cells_left, _BAR_CELLS[1]))
-    heads = [MODES[mode], "rows/s", *([""] if bars else []), "vs best", "1st batch", "memory"]
-    if verbose:
-        heads += ["+-", "MB/s", "cores", "of roof"]
-    most = entries[0]["rows_per_s"]
-    best = one.best["rows_per_s"] if one and one.best and not one.short_s else None
+    shown = len(FIGURES) if verbose else _BRIEF
+    heads = [MODES[mode], *FIGURES[:shown]]
     rows = []
     for entry in entries:
         ours = entry["family"] == "fastload"
-        style = "bold" if ours else ""
-        cells = [Text(name_of(entry), style), Text(million(entry["rows_per_s"]), style)]
+        texts = (name_of(entry), *figures(record, entry)[:shown])
+        cells = [Text(text, "bold" if ours and j < 3 else "") for j, text in enumerate(texts)]
         if bars:
-            drawn = bar(entry["rows_per_s"] / most, bar_cells)
-            cells.append(Text(drawn, "cyan" if ours else "bright_black"))
-        cells.append(_times(entry["rows_per_s"] / best, ours=ours) if best else Text("-"))
-        cells.append(Text(duration_of(entry["first_batch_s"])))
-        cells.append(Text(size_of(entry["peak_rss_bytes"])))
-        rows.append([*cells, *(map(Text, _details(record, entry)) if verbose else ())])
-    numbers = [j for j, head in enumerate(heads) if j and head]
-    return table(heads, rows, numbers=numbers)
+            drawn = bar(entry["rows_per_s"] / entries[0]["rows_per_s"], bar_cells)
+            cells.insert(2, Text(drawn, "cyan" if ours else "bright_black"))
+        rows.append(cells)
+    if bars:
+        heads.insert(2, "")
+    return table(heads, rows, numbers=[j for j, head in enumerate(heads) if j and head])
+
+
+def stages(record: Record) -> list[tuple[str, ...]]:
+    """Return the cells of the roofline: for each stage its roof, fastload's time, their ratio.
+
+    Times of fastload's stages are sums over its threads, divided by the number of threads.
+    """
+    roofs = record["roofline"]
+    wall = roofs["threads"]
+    decode_s = roofs["decompress_s"] + roofs["kept_read_s"] + roofs["memcpy_s"]
+    # Kept pages are decompressed already.
+    decode = "decode and write" if roofs["kept_bytes"] else "decompress, decode and write"
+    return [
+        _stage("read", roofs["read_s"], roofs["fastload_read_s"] / wall),
+        _stage(decode, decode_s, roofs["fastload_decode_s"] / wall),
+        _stage("epoch", roofs["roof_s"], roofs["epoch_s"]),
+    ]
+
+
+def waits(record: Record) -> Iterator[str]:
+    """Describe in a few sentences how long the consumer waited, and when."""
+    seen = record["profile"]
+    yield (
+        f"In a loop with steps of {1e3 * seen['step_s']:g} ms, {MODES[seen['mode']]}: "
+        f"{100 * seen['share']:.1f} % of the time went on waiting for data, "
+        f"{1e3 * seen['waiting_s'] / max(1, seen['steps']):.2f} ms a step "
+        f"({seen['steps']} steps in {seen['epochs']} epochs)."
+    )
+    for pause in seen["pauses"][:3]:
+        where = f" ({pause['where']})" if pause["where"] else ""
+        yield (
+            f"  {1e3 * pause['seconds']:.1f} ms before batch {pause['index']} of epoch "
+            f"{pause['epoch']}{where}"
+        )
 
 
 def notes(record: Record, *, verbose: bool = False) -> Iterator[str]:
     """Say how the results came about, and what was not measured."""
     if any(entry["family"] == "memory" for entry in record["results"]):
-        yield IN_MEMORY
-    yield from kept_note(record)
-    for name, seconds in _conversions(record).items():
-        yield f"{name}: converting the files took {duration_of(seconds)} before all this."
+        yield (
+            "* The whole table in RAM before the first epoch, and a permutation of all rows; the "
+            "others read files from the page cache and shuffle windows."
+        )
+    kept = max((entry["kept_bytes"] for entry in record["results"] if is_kept(entry)), default=0)
+    if kept:
+        yield (
+            f"Kept in memory: {size_of(kept)} of decompressed pages, from the first epoch on, "
+            "within memory_budget. The share of the roof is of a roof over such pages: reading "
+            "them in memory, and one copy of the output."
+        )
     for one in record["left_out"]:
         if is_absent(one) and not verbose:
             continue
@@ -141,23 +206,6 @@ def notes(record: Record, *, verbose: bool = False) -> Iterator[str]:
         yield "Workers: only contenders that go through DataLoader have workers."
 
 
-IN_MEMORY = (
-    "* The whole table in RAM before the first epoch, and a permutation of all rows; the others "
-    "read files from the page cache and shuffle windows."
-)
-
-
-def kept_note(record: Record) -> Iterator[str]:
-    """Say what was kept in memory, and which roof the share is of, if pages were kept."""
-    kept = max((entry["kept_bytes"] for entry in record["results"] if is_kept(entry)), default=0)
-    if kept:
-        yield (
-            f"Kept in memory: {size_of(kept)} of decompressed pages, from the first epoch on, "
-            "within memory_budget. The share of the roof is of a roof over such pages: reading "
-            "them in memory, and one copy of the output."
-        )
-
-
 def name_of(entry: Entry) -> str:
     """Return the name of a contender, with a mark if the notes explain it."""
     if is_kept(entry):
@@ -172,21 +220,7 @@ def source_of(record: Record) -> str:
     return name if len(files) == 1 else f"{name} and {len(files) - 1:,} more"
 
 
-def _details(record: Record, entry: Entry) -> tuple[str, ...]:
-    spread, share = entry["spread"], roof_share(entry)
-    return (
-        f"{100 * spread:.0f} %" if spread <= _MOST_SPREAD else "-",
-        f"{entry['bytes_per_s'] / 1e6:,.0f}",
-        f"{min(entry['busy_cores'], record['host']['cores']):.1f}",
-        "-" if share is None else f"{share:.2f}",
-    )
-
-
-def _times(times: float, *, ours: bool) -> Text:
-    style = ("bold green" if times >= 1 else "bold red") if ours else ""
-    text = f"{times:.1f}x" if times >= 0.095 else f"{times:.2g}x"
-    return Text(text, style)
-
-
-def _conversions(record: Record) -> dict[str, float]:
-    return {r["name"]: r["conversion_s"] for r in record["results"] if r["conversion_s"]}
+def _stage(name: str, roof_s: float, own_s: float) -> tuple[str, ...]:
+    # Bytes in the page cache are read during decoding: no read stage counts them.
+    share = f"{min(1.0, roof_s / own_s):.2f}" if own_s > 1e-4 else "-"
+    return name, f"{1e3 * roof_s:.1f} ms", f"{1e3 * own_s:.1f} ms", share

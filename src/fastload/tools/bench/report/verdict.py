@@ -126,6 +126,15 @@ def is_absent(left_out: Entry) -> bool:
     return left_out["version"] is None and "is not installed" in left_out["reason"]
 
 
+def roof_verdict(roofs: Entry) -> str:
+    """Say what bounds fastload, and how near its roof it is, from the record's `roofline`."""
+    share = min(1.0, roofs["roof_s"] / roofs["epoch_s"])  # no share above 1: the times are noisy
+    bound = {"consumer": "Bound by the consumer", "none": "Idle"}
+    name = bound.get(roofs["bottleneck"], f"{roofs['bottleneck'].capitalize()}-bound")
+    over = " over pages kept in memory" if roofs["kept_bytes"] else ""
+    return f"{name}: {100 * share:.0f} % of the roof{over}."
+
+
 def warnings(record: Record) -> list[str]:
     """Return what makes the figures doubtful."""
     lines = []
@@ -145,12 +154,8 @@ def hints(record: Record) -> list[str]:
     absent = [one["name"] for one in record["left_out"] if is_absent(one)]
     if absent:
         lines.append(f"not installed: {', '.join(absent)} (pip install 'fastload[bench]')")
-    others = record["others"]
-    installed = [one["family"] for one in others if one["installed"]]
-    absent = [one["family"] for one in others if not one["installed"]]
-    if others:
-        text = f"--peers all adds {', '.join(installed) or 'nothing that is installed'}"
-        lines.append(text + (f"; not installed: {', '.join(absent)}" if absent else ""))
+    if not any(word.startswith("--peers") for word in record["command"]):
+        lines.append("--peers all adds every loader that is installed")
     return lines
 
 
