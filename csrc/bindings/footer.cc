@@ -1,6 +1,6 @@
 #include "fastload/source/footer.h"
 
-#include <cstring>
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -71,8 +71,9 @@ std::shared_ptr<Footer> OfPacked(const Kept& kept, int64_t file_bytes, std::stri
                                  const py::bytes& rows, Schema schema) {
   const std::string_view numbers = rows;
   std::vector<int64_t> row_group_rows(numbers.size() / sizeof(int64_t));
-  std::memcpy(row_group_rows.data(), numbers.data(),
-              row_group_rows.size() * sizeof(int64_t));
+  // Without row groups `data()` may be null, which memcpy may not get.
+  std::copy_n(numbers.data(), row_group_rows.size() * sizeof(int64_t),
+              reinterpret_cast<char*>(row_group_rows.data()));
   KeptBytes packed;
   if (const auto* const text = std::get_if<py::bytes>(&kept)) {
     packed = KeptBytes(std::string(*text));

@@ -236,7 +236,7 @@ def failures(seeds, left_out=()):
                 yield seeds[0], message
             seeds = seeds[1:]
         if ended.returncode or seeds:  # after the last one, too
-            told = ended.stderr.partition("\nExtension modules:")[0][-9000:]
+            told = ended.stderr.partition("\nExtension modules:")[0][:9000]
             yield (seeds or [last])[0], f"exit code {ended.returncode}\n{told}"
         seeds = seeds[1:]
 

@@ -1,5 +1,6 @@
 #include "fastload/source/packed_footer.h"
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -98,7 +99,8 @@ Result<std::vector<LeafTotals>> PackedFooter::Totals() const {
   ARROW_ASSIGN_OR_RAISE(const std::string text,
                         bytes_.Read(kHeadBytes, head.leaves * kTotalsBytes));
   std::vector<LeafTotals> totals(static_cast<size_t>(head.leaves));
-  std::memcpy(totals.data(), text.data(), text.size());
+  // Without leaves `data()` may be null, which memcpy may not get.
+  std::ranges::copy(text, reinterpret_cast<char*>(totals.data()));
   return totals;
 }
 
@@ -135,9 +137,8 @@ Result<std::string> PackFooter(const std::vector<LeafTotals>& totals,
                   .facts_bytes = static_cast<int64_t>(facts.size()),
                   .tail_bytes = static_cast<int64_t>(tail.size()),
                   .packed_bytes = static_cast<int64_t>(packed.size())};
-  std::string bytes(sizeof(head) + totals_bytes, '\0');
-  std::memcpy(bytes.data(), &head, sizeof(head));
-  std::memcpy(bytes.data() + sizeof(head), totals.data(), totals_bytes);
+  std::string bytes(reinterpret_cast<const char*>(&head), sizeof(head));
+  bytes.append(reinterpret_cast<const char*>(totals.data()), totals_bytes);
   bytes.append(facts).append(packed);
   return bytes;
 }

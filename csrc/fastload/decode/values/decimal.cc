@@ -22,11 +22,63 @@ constexpr auto kPowersOfFive = [] {
   return powers;
 }();
 
+// 2^exponent / power, rounded down, where the exponent makes the quotient 128 bits long.
+struct Reciprocal {
+  Uint128 quotient = 0;
+  int exponent = 0;
+};
+
+constexpr auto kReciprocals = [] {
+  std::array<Reciprocal, kPowersOfFive.size()> reciprocals;
+  for (size_t i = 1; i < reciprocals.size(); ++i) {
+    const int width = std::bit_width(kPowersOfFive[i]);
+    Uint128 rest = Uint128{1} << (width - 1);
+    for (int bit = 0; bit < 128; ++bit) {
+      rest <<= 1;
+      const bool fits = rest >= kPowersOfFive[i];
+      reciprocals[i].quotient = reciprocals[i].quotient << 1 | (fits ? 1 : 0);
+      if (fits) rest -= kPowersOfFive[i];
+    }
+    reciprocals[i].exponent = width - 1 + 128;
+  }
+  return reciprocals;
+}();
+
+// A normal double: 2^exponent.
+double PowerOfTwo(int exponent) {
+  constexpr int kBias = 1023;
+  constexpr int kFractionBits = 52;
+  return std::bit_cast<double>(static_cast<uint64_t>(kBias + exponent) << kFractionBits);
+}
+
+// Returns the double nearest to integer * 10^-scale, or nullopt in the few cases that a
+// multiplication by the reciprocal does not decide. `integer` is not 0, and `scale` is an
+// index of kReciprocals that is not 0.
+std::optional<double> NearestByReciprocal(uint64_t integer, int scale) {
+  const int shift = std::countl_zero(integer);
+  const auto& [reciprocal, exponent] = kReciprocals[static_cast<size_t>(scale)];
+  const Uint128 factor = integer << shift;
+  const Uint128 low = factor * static_cast<uint64_t>(reciprocal);
+  // The upper 128 of 192 bits. The exact product exceeds them by less than 2, because the
+  // reciprocal is rounded down by less than 1, and `factor` is below 2^64.
+  const Uint128 product = factor * static_cast<uint64_t>(reciprocal >> 64) + (low >> 64);
+  const auto rest = static_cast<uint64_t>(product);
+  if (rest == 0 || rest >= ~uint64_t{0} - 1) return std::nullopt;
+  // At least 62 bits, so the last one is far below those that a double keeps. It stands
+  // for the rest, which says that the value lies above one halfway between two doubles.
+  const uint64_t leading = static_cast<uint64_t>(product >> 64) | 1;
+  return static_cast<double>(leading) * PowerOfTwo(128 - exponent - shift - scale);
+}
+
 // Returns the double nearest to integer * 10^-scale. `integer` is not 0, and `scale` is
 // an index of kPowersOfFive.
 double Nearest(Uint128 integer, int scale) {
   if (scale == 0) return static_cast<double>(integer);
   const auto high = static_cast<uint64_t>(integer >> 64);
+  if (high == 0) {
+    const auto nearest = NearestByReciprocal(static_cast<uint64_t>(integer), scale);
+    if (nearest.has_value()) return *nearest;
+  }
   const int shift = high != 0 ? std::countl_zero(high)
                               : 64 + std::countl_zero(static_cast<uint64_t>(integer));
   integer <<= shift;
@@ -36,16 +88,13 @@ double Nearest(Uint128 integer, int scale) {
   // Where a remainder is left, that bit says that the quotient lies above a value halfway
   // between two doubles.
   if (quotient * divisor != integer) quotient |= 1;
-  constexpr int kBias = 1023;
-  constexpr int kFractionBits = 52;
-  // The power of two is a normal double, and so is the product, which is exact.
-  const auto power = std::bit_cast<double>(static_cast<uint64_t>(kBias - shift - scale)
-                                           << kFractionBits);
-  return static_cast<double>(quotient) * power;
+  // The product is a normal double, and exact.
+  return static_cast<double>(quotient) * PowerOfTwo(-shift - scale);
 }
 
 // Loads `size` big-endian bytes, 1 to 8, below the bits of `above`.
 uint64_t LoadLimb(const uint8_t* data, int size, uint64_t above) {
+  if (size == 8) return static_cast<uint64_t>(LoadBigEndian<8>(data));
   for (int i = 0; i < size; ++i) above = above << 8 | data[i];
   return above;
 }

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <string>
 
@@ -10,6 +12,16 @@ namespace fastload {
 
 // The longest unscaled integer that is read: 76 digits, the most of Arrow's decimal256.
 constexpr int kMaxDecimalBytes = 32;
+
+// Loads a big-endian integer of 1 to 8 bytes.
+template <int kBytes>
+int64_t LoadBigEndian(const uint8_t* data) {
+  uint64_t bits = 0;
+  std::memcpy(&bits, data, kBytes);
+  if constexpr (std::endian::native == std::endian::little)
+    bits = __builtin_bswap64(bits);
+  return static_cast<int64_t>(bits) >> (64 - 8 * kBytes);
+}
 
 // An unscaled integer as sign and magnitude.
 class UnscaledInteger {

@@ -2,6 +2,8 @@
 
 #include <cstring>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 #include "parquet/types.h"
 
@@ -18,13 +20,6 @@ template <typename Int>
 int64_t LoadInteger(const uint8_t* raw) {
   Int value;
   std::memcpy(&value, raw, sizeof(value));
-  return value;
-}
-
-// Loads `size` big-endian bytes, 1 to 8.
-int64_t LoadBigEndian(const uint8_t* raw, int size) {
-  auto value = static_cast<int64_t>(static_cast<int8_t>(raw[0]));
-  for (int i = 1; i < size; ++i) value = value * 256 + raw[i];
   return value;
 }
 
@@ -83,9 +78,14 @@ Result<bool> DecimalValues::Load(const uint8_t* raw, int64_t n, uint8_t* out,
     return true;
   }
   if (physical_ == parquet::Type::FIXED_LEN_BYTE_ARRAY && width_ <= 8) {
-    const int width = width_;
-    LoadNarrow(n, out,
-               [raw, width](int64_t i) { return LoadBigEndian(raw + i * width, width); });
+    const auto load = [&]<int kBytes>(std::integral_constant<int, kBytes>) {
+      if (width_ != kBytes) return;
+      LoadNarrow(n, out,
+                 [raw](int64_t i) { return LoadBigEndian<kBytes>(raw + i * kBytes); });
+    };
+    [&]<int... kLess>(std::integer_sequence<int, kLess...>) {
+      (load(std::integral_constant<int, kLess + 1>()), ...);
+    }(std::make_integer_sequence<int, 8>());
     return true;
   }
   for (int64_t i = 0; i < n; ++i) {
