@@ -498,8 +498,8 @@ class FastParquetDataset(Resumable[_Item_co]):
             (filter_schema, self._predicate) if selects else None,
             self._report,
         )
-        self._most_window = resolve_window(shuffle_window, self._projection.row_bytes)
-        self._options = replace(self._options, shuffle_window=self._most_window)
+        most_rows = resolve_window(shuffle_window, self._projection.row_bytes)
+        self._options = replace(self._options, shuffle_window=most_rows)
         if by_tokens is not None:
             self._options = options_by_tokens(by_tokens, self._lists, self._options)
         self._weights: DatasetWeights | None = None
@@ -921,7 +921,7 @@ class FastParquetDataset(Resumable[_Item_co]):
         """
         if self._window_given is not None or self._engines.window is None:
             return None
-        return saved_window(state, self._most_window)
+        return saved_window(state)
 
     def _planned(self, io: IO, memory_budget: int) -> Units:
         """Return the units of the epochs; arguments as for `lengths_of`."""

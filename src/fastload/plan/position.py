@@ -359,14 +359,10 @@ def batch_position_of(
     start: tuple[Any, ...],
     part: tuple[int, ...],
     delivered: int,
-    source: str | None,
     *rest: Any,
 ) -> BatchPosition:
-    """Build a BatchPosition from the plain values that `BatchPosition.__reduce__` pickles.
-
-    Batches that earlier versions have saved hold less in `rest`, and no rank in `part`.
-    """
+    """Build a BatchPosition from the plain values that `BatchPosition.__reduce__` pickles."""
     seed, epoch, legs, *more = start
     progress = tuple(Leg(*leg) for leg in legs)
     position = Position(seed, epoch, progress, *more)
-    return BatchPosition(position, WorkerSlot(*part), delivered, source, *rest)
+    return BatchPosition(position, WorkerSlot(*part), delivered, *rest)

@@ -220,10 +220,10 @@ def test_a_record_is_shown_without_options_that_measure(capsys, name, options):
     assert said in capsys.readouterr().err
 
 
-def test_a_state_without_filters_is_refused(path, tmp_path, capsys):
+def test_a_state_without_a_part_of_the_order_is_refused(path, tmp_path, capsys):
     with FastParquetDataset(path, batch_size=10) as dataset:
         state = dataset.state_dict()
-    del state["order"]["filters"]
+    del state["order"]["uneven"]
     (tmp_path / "state.json").write_text(json.dumps(state))
     options = ["--state", str(tmp_path / "state.json"), "--step", "0"]
     assert inspect.main([str(path), *options]) == 2

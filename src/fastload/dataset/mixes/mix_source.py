@@ -129,11 +129,10 @@ class MixSource:
         return replace(self.dataset.stats(), consuming_s=consuming_s)
 
     def identity(self) -> dict[str, Any]:
-        """Return the part of a saved state that identifies the source, as small as possible."""
+        """Return the part of a saved state that identifies the source."""
         dataset = self.dataset
         identity = encode_identity(dataset._source, self._order_options, dataset._predicate)
-        order = {name: value for name, value in identity["order"].items() if value is not None}
-        return {"name": self.name, **identity, "order": order}
+        return {"name": self.name, **identity}
 
     def check_identity(self, saved: Mapping[str, Any]) -> None:
         """Refuse the saved identity of another source, as `state.check_identity` does."""
