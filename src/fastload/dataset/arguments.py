@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from operator import index
 from typing import TYPE_CHECKING
 
 from fastload.schema.columns import check_choice
@@ -10,7 +9,7 @@ from fastload.schema.packs import Pack, TokenBudget
 from fastload.source.stores.io import IO
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
 __all__ = [
     "ATTRIBUTES",
@@ -19,7 +18,6 @@ __all__ = [
     "check_packed",
     "check_slices",
     "refuse_beside_tokens",
-    "step_numbers",
 ]
 
 _OF_LOADER = "{name} is a parameter of DataLoader: DataLoader(dataset, batch_size=None, {name}=...)"
@@ -74,8 +72,8 @@ KEYWORDS = {
     ),
     **dict.fromkeys(
         ("skip_batches", "skip_first_batches", "skip_first_n"),
-        "pass skip_steps= for steps to leave out of each epoch; to continue a run, call "
-        "load_state_dict(state)",
+        "to leave out steps, call load_state_dict(fastload.skip(state, steps)); to continue a run, "
+        "call load_state_dict(state)",
     ),
     "streaming": "leave streaming out: a dataset always reads the files while you iterate",
     "batched": "leave batched out and pass batch_size=: passes deliver batches, and functions of "
@@ -101,29 +99,13 @@ ATTRIBUTES = {
     **dict.fromkeys(("shuffle", "shuffled"), "pass shuffle=True when you make the dataset"),
     **dict.fromkeys(("batch", "batched"), "pass batch_size= when you make the dataset"),
     **dict.fromkeys(("shard", "split_by_node"), "pass rank= and world_size="),
-    **dict.fromkeys(("skip", "resume"), "to continue a run, call load_state_dict(state)"),
+    "skip": "to leave out steps, call load_state_dict(fastload.skip(state, steps))",
+    "resume": "to continue a run, call load_state_dict(state)",
     "epoch": 'write dataset.state_dict()["epoch"]; set_epoch(n) sets the epoch',
     **dict.fromkeys(("to", "cuda"), "wrap the dataset: fastload.DevicePrefetcher(dataset, device)"),
     **dict.fromkeys(("to_pandas", "to_table", "to_arrow"), "call it on a Batch: dataset.head(n)"),
 }
 """What to write instead of attributes of other libraries' datasets."""
-
-
-def step_numbers(steps: Iterable[int]) -> tuple[int, ...]:
-    """Return the numbers of the argument `skip_steps`, ascending, each once.
-
-    Raises:
-        TypeError: the argument is not an iterable of integers.
-    """
-    try:
-        given = list(steps)
-        if any(isinstance(step, bool) for step in given):
-            raise TypeError("a bool is no number of a step")
-        return tuple(sorted({index(step) for step in given}))
-    except TypeError:
-        raise TypeError(
-            f"Expected skip_steps as numbers of steps, such as range(10, 20), got {steps!r}"
-        ) from None
 
 
 def check_arguments(arguments: Mapping[str, object]) -> None:

@@ -20,7 +20,6 @@ from fastload.dataset.arguments import (
     check_packed,
     check_slices,
     refuse_beside_tokens,
-    step_numbers,
 )
 from fastload.dataset.describe import Description
 from fastload.dataset.lookup import RowsByIndex, RowTaker, head
@@ -41,8 +40,7 @@ from fastload.engine.cache.cache import DecodedCache
 from fastload.engine.first_rows import fields_after, first_rows
 from fastload.engine.stats import NO_MEMORY, Stats, stats_of
 from fastload.plan.options import Options, Uneven
-from fastload.plan.position import Position, steps_of
-from fastload.plan.rank_split import skipped_steps
+from fastload.plan.position import Position
 from fastload.plan.sequence import choose_window, rows_of_share
 from fastload.plan.units.canonical import row_units, slice_options
 from fastload.plan.units.weighted import UnknownWeights
@@ -83,9 +81,7 @@ if TYPE_CHECKING:
     from fastload.dataset.epochs import PassStart
     from fastload.dataset.lookup import Indices
     from fastload.engine.engine import Engine
-    from fastload.plan.intervals import Int64s
     from fastload.plan.options import Window
-    from fastload.plan.position import WorkerSlot
     from fastload.plan.steps import StepOfLeg
     from fastload.plan.units.units import Units
     from fastload.rows.predicate import Filters, SplitArgument
@@ -264,14 +260,6 @@ class FastParquetDataset(Resumable[_Item_co]):
         offset: Number of rows to leave out at the start of the epoch's sequence.
             `offset=n` and `limit=n` share no row and miss none if all else is equal. If the
             sequence has no more rows than `offset`, an epoch has no batch.
-        skip_steps: Numbers of steps to leave out of each epoch, such as range(1000, 1100).
-            A step is one batch of each rank; steps count from 0 at the beginning of the epoch, as
-            in `rows_of`. All other steps have the rows that they have without the option, and
-            keep their numbers; but other readable rows may take the place of those that
-            on_error="skip" leaves out. A state counts steps that were left out as delivered, so a
-            run may resume with other `skip_steps`. An epoch that ends before all of these steps
-            warns once. After a resume on another number of ranks or workers, the numbers mean the
-            steps of the new run.
         mesh: A torch DeviceMesh whose data-parallel dimensions give rank and world size.
             Processes that differ only in other dimensions (tensor, pipeline, context) read the
             same rows. Data-parallel are dimensions with names such as "dp", "dp_replicate",
@@ -350,7 +338,6 @@ class FastParquetDataset(Resumable[_Item_co]):
         nulls: Nulls = "raise",
         exclude: Sequence[str] = (),
         offset: int = 0,
-        skip_steps: Iterable[int] = (),
         mesh: DeviceMesh | tuple[DeviceMesh, str | Sequence[str]] | None = None,
         global_batch_size: int | None = None,
         canonical_ranks: int | None = None,
@@ -389,7 +376,6 @@ class FastParquetDataset(Resumable[_Item_co]):
         nulls: Nulls = "raise",
         exclude: Sequence[str] = (),
         offset: int = 0,
-        skip_steps: Iterable[int] = (),
         mesh: DeviceMesh | tuple[DeviceMesh, str | Sequence[str]] | None = None,
         global_batch_size: int | None = None,
         canonical_ranks: int | None = None,
@@ -433,7 +419,6 @@ class FastParquetDataset(Resumable[_Item_co]):
             uneven=uneven,
             limit=limit,
             offset=offset,
-            skip_steps=step_numbers(skip_steps),
             pack=None if pack is None else text_of(pack),
             budget=None if budget is None else text_of(budget),
         )
@@ -703,16 +688,13 @@ class FastParquetDataset(Resumable[_Item_co]):
         `copy.copy(dataset)`.
         """
         with self._beginning() as (start, part):
-            skipped = self._skipped(start, part)
             engine = self._engines.of_process(part.workers)
             feed = self._ahead.take(engine, start, part)
             feed = feed or self._feeds.open(engine, start, part)
             feed.on_opened = weakly(self._prepare_next) if engine.looks_ahead else None
             if engine.looks_ahead:
                 self._units.foresee(self._next_position)
-            begun = self._pass = EpochIterator(
-                feed, start, part, skipped, self._epochs, of=self._digest
-            )
+            begun = self._pass = EpochIterator(feed, start, part, self._epochs, of=self._digest)
         items = begun.rows() if self._yields_rows else begun
         return cast("Iterator[_Item_co]", items)
 
@@ -947,20 +929,6 @@ class FastParquetDataset(Resumable[_Item_co]):
 
     def _batches(self, position: Position, rank: int | None) -> int:
         return self._units.batches(position, self._resolved_rank().world, rank)
-
-    def _skipped(self, start: Position, part: WorkerSlot) -> Int64s | None:
-        """Return the steps that a pass leaves out, counted from its first step."""
-        if not self._options.skip_steps:
-            return None
-        steps, left = self._options.skip_steps, self._units.steps_left(start, part)
-        skipped = skipped_steps(steps, steps_of(start.progress), left)
-        if not part.worker:  # one of several workers warns
-            self._warn_of_late_steps(steps, start, len(skipped))
-        return skipped
-
-    def _delivered(self, position: Position) -> int:
-        steps = super()._delivered(position)
-        return steps - len(skipped_steps(self._options.skip_steps, 0, steps))
 
     def _rows_of(
         self, position: Position, steps: Iterable[StepOfLeg], rank: int | None

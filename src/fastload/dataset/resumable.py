@@ -22,7 +22,7 @@ from fastload.runtime.digest import digest
 from fastload.runtime.user_warnings import warn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from numpy.typing import NDArray
     from typing_extensions import Self
@@ -87,7 +87,6 @@ class Resumable(IterableDataset[_Item_co]):
         self._closed = False
         self._pass: EpochIterator | None = None
         self._consuming_s = 0.0
-        self._warned_of_steps = False
 
     @property
     def _yields_rows(self) -> bool:
@@ -301,8 +300,7 @@ class Resumable(IterableDataset[_Item_co]):
 
         A step is one batch of each rank. Steps count from 0 at the beginning of the epoch, through
         all resumes: for steps before the latest resume, the numbers of ranks and workers are those
-        that the state holds. Steps in `skip_steps` keep their numbers, and have the rows that they
-        leave out. This epoch is the epoch of the latest pass, or after `set_epoch` and
+        that the state holds. This epoch is the epoch of the latest pass, or after `set_epoch` and
         `load_state_dict` the epoch of the next pass.
 
         Rows come in the order of the batch, rank by rank, and step by step for a range. A row that
@@ -406,27 +404,6 @@ class Resumable(IterableDataset[_Item_co]):
         info = get_worker_info()
         workers, worker = (1, 0) if info is None else (info.num_workers, info.id)
         return start, WorkerSlot(rank.world, workers, worker, rank.rank)
-
-    def _warn_of_late_steps(self, skip_steps: Sequence[int], start: Position, left: int) -> None:
-        """Warn once if an epoch ends before the steps that it is to leave out.
-
-        The numbers are then often those of a whole run. Epochs may differ in their number of steps.
-
-        Args:
-            skip_steps: numbers of the steps to leave out, ascending.
-            start: the position where a pass begins.
-            left: number of steps that the pass leaves out.
-        """
-        if left or start.progress or start.taken or self._warned_of_steps:
-            return
-        steps = self._length_at(start)
-        if steps:
-            self._warned_of_steps = True
-            warn(
-                f"Expected a number in skip_steps below {steps}, the steps of epoch {start.epoch}, "
-                f"got {skip_steps[0]} as the least: the epoch leaves out no step. Steps count from "
-                "0 at the beginning of each epoch, as in rows_of"
-            )
 
     def _is_finished(self, position: Position) -> bool:
         """Return True if no rank has a batch left in the epoch."""

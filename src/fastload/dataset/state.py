@@ -14,7 +14,6 @@ from fastload.dataset.epochs import check_epoch
 from fastload.errors import SourceChangedError
 from fastload.plan.options import Window, expect_at_least
 from fastload.plan.position import Leg, Position
-from fastload.runtime.digest import digest
 from fastload.source.source import changed_file, same_files
 
 if TYPE_CHECKING:
@@ -26,11 +25,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "check_identity",
-    "check_skipped",
     "counted",
     "decode_position",
     "decode_state",
     "encode_identity",
+    "encode_legs",
     "encode_position",
     "encode_state",
     "no_state",
@@ -75,35 +74,25 @@ def encode_state(
             worker's own share.
     """
     return {
-        **encode_position(position, worker, options.skip_steps),
+        **encode_position(position, worker),
         **encode_identity(source, options, predicate),
     }
 
 
-def encode_position(
-    position: Position, worker: tuple[int, int] | None, skip_steps: tuple[int, ...]
-) -> dict[str, Any]:
+def encode_position(position: Position, worker: tuple[int, int] | None) -> dict[str, Any]:
     """Return the part of a state that holds the progress of a run.
 
     Args:
         position: the position after what was delivered.
         worker: as for `encode_state`.
-        skip_steps: numbers of the steps that each epoch leaves out, ascending.
     """
     state: dict[str, Any] = {"version": _VERSION, "seed": position.seed, "epoch": position.epoch}
-    state["progress"] = _encode_legs(position.progress)
+    state["progress"] = encode_legs(position.progress)
     if position.seeds:
         state["seeds"] = list(position.seeds)
     if worker is not None:
         state["worker"] = [*worker, position.taken]
-        if skip_steps:
-            state["skip_steps"] = _steps_text(skip_steps)
     return state
-
-
-def _steps_text(skip_steps: tuple[int, ...]) -> str:
-    """Return a text of the steps that are left out, different for other steps."""
-    return digest(repr(skip_steps)) if skip_steps else ""
 
 
 def encode_identity(source: Source, options: Options, predicate: Predicate) -> dict[str, Any]:
@@ -144,22 +133,7 @@ def decode_state(
     """
     position, own = decode_position(state, worker)
     check_identity(state, source, options, predicate)
-    if own:
-        check_skipped(state, options.skip_steps)
     return position, own
-
-
-def check_skipped(state: Mapping[str, Any], skip_steps: tuple[int, ...]) -> None:
-    """Refuse the state of one worker that was saved with other `skip_steps`.
-
-    Raises:
-        ValueError: the steps differ.
-    """
-    if state.get("skip_steps", "") != _steps_text(skip_steps):
-        raise ValueError(
-            "Expected the skip_steps that the state was saved with, got others: with "
-            "StatefulDataLoader skip_steps must stay the same; state_dict(after=batch) serves any"
-        )
 
 
 def decode_position(
@@ -303,7 +277,8 @@ def _place_hint(state: object, error: object) -> str:
     return ""
 
 
-def _encode_legs(progress: Sequence[Leg]) -> list[list[int]] | str:
+def encode_legs(progress: Sequence[Leg]) -> list[list[int]] | str:
+    """Return the legs as a state holds them: a list, or a text of many legs."""
     legs = [[leg.world, leg.workers, leg.delivered] for leg in progress]
     if len(legs) <= _LISTED_LEGS:
         return legs
@@ -312,7 +287,7 @@ def _encode_legs(progress: Sequence[Leg]) -> list[list[int]] | str:
 
 
 def _decode_legs(encoded: Any) -> Any:
-    """Return the legs that `_encode_legs` encoded.
+    """Return the legs that `encode_legs` encoded.
 
     Raises:
         TypeError: a text does not hold legs.

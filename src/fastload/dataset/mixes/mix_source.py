@@ -61,12 +61,6 @@ class MixSource:
                 "Expected a dataset that makes batches, got one of rows (batch_size=None) - at "
                 f"source `{name}`"
             )
-        if dataset._options.skip_steps:
-            raise ValueError(
-                "Expected a dataset without skip_steps, got one with skip_steps: a mix counts its "
-                "own steps, so write mix(..., skip_steps=) with numbers of steps of the mix - at "
-                f"source `{name}`"
-            )
         self.name = name
         self.dataset = dataset
         if dataset._weights is not None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from fastload.plan.position import BatchPosition, batch_position_of
-from fastload.plan.rank_split import steps_over
 from fastload.runtime.tracing import untraced
 
 if TYPE_CHECKING:
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from fastload.batch.batch import Batch
     from fastload.dataset.epochs import EpochCell
     from fastload.dataset.passes.feed import Feed
-    from fastload.plan.intervals import Int64s
     from fastload.plan.position import Position, WorkerSlot
 
 __all__ = ["EpochIterator"]
@@ -35,8 +33,6 @@ class EpochIterator:
         feed: the feed that the batches come from.
         start: the position where the pass begins.
         part: the slot of this worker.
-        skipped: numbers of the steps that the pass leaves out, counted from its first step;
-            None = no step.
         cell: the cell in which the pass has begun; the batches carry its `order`.
         of: digest of the files and the order of the dataset, which its batches carry.
 
@@ -53,7 +49,6 @@ class EpochIterator:
         feed: Feed,
         start: Position,
         part: WorkerSlot,
-        skipped: Int64s | None,
         cell: EpochCell,
         *,
         of: str,
@@ -62,7 +57,6 @@ class EpochIterator:
         self._of = of
         self._cell = cell
         self._order = cell.order
-        self._skipped = skipped
         self._counts = True  # the pass takes an epoch
         self.finished = False
         self.consuming_s = 0.0
@@ -191,8 +185,6 @@ class EpochIterator:
 
     def _mark_after(self, taken: int) -> BatchPosition:
         delivered = self._delivered_before + taken * self.part.workers if taken else 0
-        if self._skipped is not None and taken:
-            delivered = steps_over(self._skipped, delivered)
         return BatchPosition(self.start, self.part, delivered, None, self._of, *self._order)
 
 
