@@ -183,7 +183,7 @@ def test_a_pass_that_fails_to_begin_is_begun_again(path, monkeypatch, error):
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 @pytest.mark.parametrize(
     ("owner", "name", "number"),
-    [(FeedFactory, "open_share", 2), (mix_plan, "ranges_to_deliver", 4)],
+    [(FeedFactory, "open_share", 2), (mix_plan, "SourceShare", 4)],
 )
 def test_a_mix_leaves_out_no_repetition(path, tmp_path, monkeypatch, owner, name, number, error):
     few = write_sample(tmp_path / "few.parquet", 1000, 100)
