@@ -357,8 +357,6 @@ def test_wrong_arguments(paths):
         fastload.mix({})
     with pytest.raises(ValueError, match="dataset of source `a` is used twice - at source `z`"):
         fastload.mix({**sources, "z": sources["a"]})
-    with pytest.raises(ValueError, match=r"one of rows \(batch_size=None\) - at source `z`"):
-        fastload.mix({"z": FastParquetDataset(paths["a"], batch_size=None)})
     for wrong, message in [
         (({"a": fastload.mix(sources)},), "a FastParquetDataset, got MixedDataset - at source `a`"),
         ((list(sources.values()),), "Expected datasets as a mapping"),

@@ -309,16 +309,6 @@ def test_after_needs_a_batch(path):
         assert dataset.state_dict(after=batch.clone()) == dataset.state_dict(after=batch.to("cpu"))
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_after_names_the_ways_to_save_the_state_of_single_rows(path, workers):
-    with dataset_of(path, batch_size=None) as dataset:
-        batch = next(iter(DataLoader(dataset, batch_size=8, num_workers=workers)))
-        with pytest.raises(
-            ValueError, match=r"single rows have no position: .* StatefulDataLoader"
-        ):
-            dataset.state_dict(after=batch)
-
-
 @pytest.mark.parametrize("workers", [0, 1])
 def test_after_refuses_a_batch_of_another_dataset(path, workers):
     with dataset_of(path) as training, dataset_of(path, batch_size=7) as evaluation:
@@ -340,19 +330,3 @@ def test_behind_a_data_loader(path):
         state = dataset.state_dict(after=batches[3])
     with resumed(path, state) as dataset:
         assert ids_of(DataLoader(dataset, batch_size=None)) == ids_of(batches[4:])
-
-
-@pytest.mark.parametrize("delivered", [1, 70, ROWS - 1])
-def test_rows_one_by_one(path, delivered):
-    with dataset_of(path, batch_size=None) as dataset:
-        assert len(dataset) == ROWS
-        whole = [int(row["id"]) for row in dataset]
-        dataset.set_epoch(0)
-        running = iter(dataset)
-        for _ in range(delivered):
-            next(running)
-        state = dataset.state_dict()
-        assert state["progress"] == [[1, 1, delivered]]
-    with resumed(path, state, batch_size=None) as dataset:
-        assert len(dataset) == ROWS
-        assert [int(row["id"]) for row in dataset] == whole[delivered:]

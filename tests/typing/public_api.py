@@ -77,7 +77,7 @@ def train(data: FastParquetDataset) -> None:
 
 
 train(dataset)
-for row in FastParquetDataset("a.parquet", batch_size=None, nulls="zero"):
+for row in dataset.head(3).iter_rows():
     assert_type(row, dict[str, Any])
 opened_by_one_word = FastParquetDataset(
     "a.parquet",

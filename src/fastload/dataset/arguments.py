@@ -23,8 +23,8 @@ __all__ = [
 _OF_LOADER = "{name} is a parameter of DataLoader: DataLoader(dataset, batch_size=None, {name}=...)"
 _COLLATE = (
     "collate_fn is a parameter of DataLoader: DataLoader(dataset, batch_size=None, collate_fn=...) "
-    "calls it with a finished batch. If it takes a list of rows, pass batch_size=None to the "
-    "dataset and batch_size=... to DataLoader"
+    "calls it with a finished batch. If it takes a list of rows, write "
+    "DataLoader(dataset.by_index(), batch_size=..., collate_fn=...)"
 )
 _SAMPLER = (
     "the dataset divides its rows among the ranks, shuffle=True shuffles them, and weights= "
@@ -122,7 +122,13 @@ def check_arguments(arguments: Mapping[str, object]) -> None:
         if type(value) is not kind and (value is not None or name in _NUMBERS):
             raise TypeError(f"Expected {name} as {kind.__name__}, got {value!r}")
     batch_size = arguments["batch_size"]
-    if not (batch_size is None or type(batch_size) is int or isinstance(batch_size, TokenBudget)):
+    if batch_size is None:
+        raise TypeError(
+            "Expected batch_size as int, got None: a dataset makes batches, and batch.iter_rows() "
+            "iterates over the rows of one. To have DataLoader collate rows, write "
+            "DataLoader(dataset.by_index(), batch_size=...)"
+        )
+    if not (type(batch_size) is int or isinstance(batch_size, TokenBudget)):
         raise TypeError(f"Expected batch_size as int, got {batch_size!r}")
     _check_beside_slices(arguments)
     io = arguments["io"]
@@ -157,7 +163,7 @@ def check_slices(global_batch_size: int, slices: int, *, of_ranks: bool) -> None
         )
 
 
-def check_packed(pack: Pack | None, rows: int | None) -> None:
+def check_packed(pack: Pack | None, rows: int) -> None:
     """Check that int32 counts the tokens of a batch of packed rows, as `__cu_seqlens` does.
 
     Args:
@@ -167,7 +173,7 @@ def check_packed(pack: Pack | None, rows: int | None) -> None:
     Raises:
         ValueError: a batch has too many tokens.
     """
-    if pack is not None and rows is not None and rows * pack.length >= 2**31:
+    if pack is not None and rows * pack.length >= 2**31:
         raise ValueError(
             f"Expected batches of less than 2**31 tokens beside pack, got {rows} rows of "
             f"{pack.length}"

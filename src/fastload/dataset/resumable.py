@@ -10,10 +10,11 @@ import sys
 import warnings
 from abc import abstractmethod
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from torch.utils.data import IterableDataset, get_worker_info
 
+from fastload.batch.batch import Batch
 from fastload.dataset.epochs import EpochCell, PassStart, check_epoch, resolved
 from fastload.plan.options import expect_at_least
 from fastload.plan.position import BatchPosition, WorkerSlot, steps_of
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Self
 
-    from fastload.batch.batch import Batch
     from fastload.dataset.passes.epoch_iterator import EpochIterator
     from fastload.dataset.ranks import Rank
     from fastload.plan.options import Window
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from fastload.plan.steps import StepOfLeg
 
 __all__ = ["PASS_OF_MIX", "Resumable"]
-
-_Item_co = TypeVar("_Item_co", covariant=True)
 
 # Messages for whoever uses a pass that was ended: the cause, and what to write instead.
 _SECOND_ITER = (
@@ -59,10 +57,6 @@ _LOST_POSITION = (
     "a collate_fn or a function that makes a new dict loses the position: let it change the Batch "
     "and return it"
 )
-_ROW_POSITION = (
-    "single rows have no position: call state_dict() without `after`, or with worker processes "
-    "that of torchdata's StatefulDataLoader, or give the dataset a batch_size"
-)
 # A DataLoader keeps the len() that it was last asked for, and takes a dataset whose later epoch has
 # more batches for one that its workers deliver several times. The filter that ignores its warning,
 # as an entry of `warnings.filters`.
@@ -70,7 +64,7 @@ _TORCH_WARNING = r"Length of IterableDataset (FastParquetDataset|MixedDataset)\b
 _TORCH_FILTER = ("ignore", re.compile(_TORCH_WARNING, re.IGNORECASE), UserWarning, None, 0)
 
 
-class Resumable(IterableDataset[_Item_co]):
+class Resumable(IterableDataset[Batch]):
     """An IterableDataset that delivers one epoch per pass and can save what it has delivered.
 
     Args:
@@ -87,11 +81,6 @@ class Resumable(IterableDataset[_Item_co]):
         self._closed = False
         self._pass: EpochIterator | None = None
         self._consuming_s = 0.0
-
-    @property
-    def _yields_rows(self) -> bool:
-        """True if a pass delivers single rows instead of batches."""
-        return False
 
     @abstractmethod
     def _resolved_rank(self) -> Rank:
@@ -151,7 +140,7 @@ class Resumable(IterableDataset[_Item_co]):
     def __len__(self) -> int:
         """Return the number of batches of this rank in an epoch, delivered and remaining.
 
-        A dataset that yields single rows counts rows. The epoch is that of the running pass, or of
+        The epoch is that of the running pass, or of
         the next pass if no pass is running. With `weights`, with a `TokenBudget` and shuffle, and
         with `pack` over several windows, epochs differ a little in their number of batches.
         """
@@ -230,8 +219,7 @@ class Resumable(IterableDataset[_Item_co]):
             if not isinstance(mark, BatchPosition):
                 raise ValueError(
                     f"Expected a batch that a {type(self).__name__} yielded, got "
-                    f"{type(after).__name__} without a position "
-                    f"({_ROW_POSITION if self._yields_rows else _LOST_POSITION})"
+                    f"{type(after).__name__} without a position ({_LOST_POSITION})"
                 )
             position = mark.position
             if len(position.seeds) != self._seeds:
@@ -491,7 +479,7 @@ class Resumable(IterableDataset[_Item_co]):
             return
         active = loaders.GradientState().active_dataloader
         inner = getattr(active, "dataset", None)
-        if inner is self and active.batch_size is not None and not self._yields_rows:
+        if inner is self and active.batch_size is not None:
             collate = active.collate_fn
             collate = getattr(collate, "data_collator", collate)  # of the one that removes columns
             if getattr(collate, "__module__", "").startswith("transformers."):

@@ -91,7 +91,7 @@ def shuffle_quality(
     one window: 20 bytes per row.
 
     Args:
-        dataset: A dataset of batches or single rows, shuffled or not.
+        dataset: A dataset, shuffled or not.
         batch_rows: Number of rows in a batch; None means the dataset's `batch_size`.
         epoch: Number of the epoch.
             A few row groups may lie well or badly by chance, so measure several epochs.

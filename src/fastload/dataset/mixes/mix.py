@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from fastload.batch.batch import Batch
 from fastload.dataset.mixes.mix_feed import MixedFeed
 from fastload.dataset.mixes.mix_source import MixSource
 from fastload.dataset.passes.epoch_iterator import EpochIterator
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from fastload.batch.batch import Batch
     from fastload.dataset.dataset import FastParquetDataset
     from fastload.dataset.epochs import PassStart
     from fastload.dataset.ranks import Rank
@@ -137,7 +137,7 @@ def mix(
     return MixedDataset(datasets, weights, seed, stop)
 
 
-class MixedDataset(Resumable[Batch]):
+class MixedDataset(Resumable):
     """The dataset that `fastload.mix` returns, for `DataLoader(mixed, batch_size=None)`.
 
     Example:

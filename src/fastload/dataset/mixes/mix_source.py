@@ -56,11 +56,6 @@ class MixSource:
             raise TypeError(
                 f"Expected a FastParquetDataset, got {type(dataset).__name__} - at source `{name}`"
             )
-        if dataset._yields_rows:
-            raise ValueError(
-                "Expected a dataset that makes batches, got one of rows (batch_size=None) - at "
-                f"source `{name}`"
-            )
         self.name = name
         self.dataset = dataset
         if dataset._weights is not None:
