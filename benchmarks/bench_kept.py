@@ -48,7 +48,6 @@ from fastload.tools.bench.check import fault, fingerprint
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from fastload.batch.batch import Batch
 
 _BATCH_ROWS = 16_384
 _SEED = 1
@@ -143,7 +142,7 @@ def unstacked(
         yield columns
 
 
-def dataset_of(path: Path, columns: Any, *, shuffle: bool, keep: bool) -> FastParquetDataset[Batch]:
+def dataset_of(path: Path, columns: Any, *, shuffle: bool, keep: bool) -> FastParquetDataset:
     """Return a dataset of the file, which keeps pages or keeps none."""
     dataset = FastParquetDataset(
         path, columns=columns, batch_size=_BATCH_ROWS, shuffle=shuffle, seed=_SEED

@@ -271,7 +271,7 @@ class Reading:
         self._url = url
         self._sums: list[float] = []
 
-    def dataset(self, *, shuffle: bool) -> FastParquetDataset[Any]:
+    def dataset(self, *, shuffle: bool) -> FastParquetDataset:
         """Return the dataset."""
         shape, options = self._shape, dict(self._shape.options)
         if self._url:
@@ -284,13 +284,13 @@ class Reading:
             **options,
         )
 
-    def epoch(self, dataset: FastParquetDataset[Any], *, shuffle: bool) -> Iterable[Any]:
+    def epoch(self, dataset: FastParquetDataset, *, shuffle: bool) -> Iterable[Any]:
         """Return the batches of an epoch, or what calls of `take` return."""
         if not self._shape.takes:
             return dataset
         return (dataset.take(rows) for rows in self._picks(dataset.num_rows, shuffle=shuffle))
 
-    def expected(self, dataset: FastParquetDataset[Any], *, shuffle: bool) -> list[float]:
+    def expected(self, dataset: FastParquetDataset, *, shuffle: bool) -> list[float]:
         """Return the sums of what pyarrow reads."""
         if self._sums:
             return self._sums

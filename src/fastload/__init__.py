@@ -9,6 +9,7 @@ from fastload.dataset.dataset import FastParquetDataset
 from fastload.dataset.loaders.data_wait import DataWait
 from fastload.dataset.loaders.prefetcher import DevicePrefetcher
 from fastload.dataset.mixes.mix import MixedDataset, mix
+from fastload.dataset.skipping import skip
 from fastload.errors import (
     CacheError,
     ColumnNotFoundError,
@@ -38,7 +39,7 @@ __all__ = [
     "FastloadError", "Fixed", "Hash", "Iceberg", "MixedDataset", "NullValueError", "Pack", "Pad",
     "Ragged", "SchemaError", "SourceChangedError", "SourceNotFoundError", "Stack", "StorageError",
     "TokenBudget",
-    "UnsupportedTypeError", "kernel", "mix", "per_block", "per_row",
+    "UnsupportedTypeError", "kernel", "mix", "per_block", "per_row", "skip",
 ]
 # fmt: on
 

@@ -110,14 +110,13 @@ def batches_of(source, **options):
 
 
 @pytest.mark.parametrize("options", [{}, {"shuffle": True}, {"uneven": "pad"}])
-@pytest.mark.parametrize("batch_size", [10, None])
-def test_zero_rows(path, tmp_path, options, batch_size):
-    options = {"batch_size": batch_size, **options}
+def test_zero_rows(path, tmp_path, options):
+    options = {"batch_size": 10, **options}
     write_sample(tmp_path / "0.parquet", 0)
     assert batches_of(tmp_path / "0.parquet", **options) == []
     assert batches_of(tmp_path / "0.parquet", rank=1, world_size=2, **options) == []
     assert batches_of(path, limit=0, **options) == []
-    assert len(batches_of([tmp_path / "0.parquet", path], **options)) == (50 if batch_size else 500)
+    assert len(batches_of([tmp_path / "0.parquet", path], **options)) == 50
 
 
 @pytest.mark.parametrize("shuffle", [False, True])

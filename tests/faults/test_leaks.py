@@ -51,9 +51,7 @@ def wait_for_nothing_in_use(dataset):
 RESIDENT_BYTES = 40 << 20
 
 
-@pytest.mark.parametrize(
-    "options", [{"batch_size": 1000, "shuffle": True}, {"batch_size": 1000}, {"batch_size": None}]
-)
+@pytest.mark.parametrize("options", [{"batch_size": 1000, "shuffle": True}, {"batch_size": 1000}])
 def test_two_hundred_passes_of_a_dataset(path, options):
     at_first = held()
     dataset = FastParquetDataset(path, threads=2, **options)

@@ -152,27 +152,6 @@ def test_stateful_data_loader(written):
         assert_same_batches(resumed, batches[delivered:])
 
 
-def test_rows_one_by_one(written, monkeypatch):
-    monkeypatch.setattr(fastload.engine.budget, "_FIXED_STRIPE_BYTES", 2000)
-    monkeypatch.setattr("fastload.dataset.dataset._ROWS_AT_ONCE", 16)
-    paths, lost, rows = written
-    for shuffle in (False, True):
-        make = partial(dataset_of, paths, batch_size=None, shuffle=shuffle)
-        with make() as dataset:
-            whole = [int(row["id"]) for row in dataset]
-        assert len(whole) == rows
-        assert not lost & set(whole)
-        for taken in (1, 17, 40, 100, rows - 1):
-            with make() as dataset:
-                running = iter(dataset)
-                for _ in range(taken):
-                    next(running)
-                state = dataset.state_dict()
-            with make() as dataset:
-                dataset.load_state_dict(state)
-                assert [int(row["id"]) for row in dataset] == whole[taken:]
-
-
 @pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
 def test_worker_processes(written, context):
     """They deliver the same rows, and what they left out is seen here."""

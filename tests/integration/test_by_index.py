@@ -293,8 +293,8 @@ def test_items_of_the_view(dataset):
     batch = view[[5, 1]]
     assert isinstance(batch, Batch)
     assert batch["id"].tolist() == [5, 1]
-    with FastParquetDataset(dataset.files[0], batch_size=None) as single:
-        expected = next(iter(single))
+    with FastParquetDataset(dataset.files[0]) as plain:
+        expected = next(next(iter(plain)).iter_rows())
     assert {n: type(v) for n, v in view[0].items()} == {n: type(v) for n, v in expected.items()}
     with pytest.raises(TypeError):
         view["id"]

@@ -53,7 +53,7 @@ def test_warm_then_nothing_is_asked_for(server, tmp_path, capsys):
         assert abs(result["warmed"]["rows"] - ALL_ROWS / 2) <= 1
     server.reset()
     assert called(capsys, "warm", URL, *where, "--quiet")[1]["warmed"]["rows"] == ALL_ROWS
-    for options in ({"shuffle": True, "shuffle_window": 2000}, {"batch_size": None}):
+    for options in ({"shuffle": True, "shuffle_window": 2000}, {"batch_size": 1}):
         with FastParquetDataset(URL, columns=columns, cache=tmp_path, **options) as dataset:
             assert sum(1 for _ in dataset) > 0
     assert data_requests(server) == 0

@@ -60,9 +60,8 @@ OPTIONS = {
     "weights": {"weights": "id"},
     "pack": {"pack": Pack("items", 16), "columns": ["items"], "batch_size": 4},
     "tokens": {"batch_size": TokenBudget("items", 100)},
-    "ranks": {"batch_size": None, "global_batch_size": 40, "canonical_ranks": 2},
+    "ranks": {"global_batch_size": 40, "canonical_ranks": 2},
     "skip": {"on_error": "skip"},
-    "rows": {"batch_size": None},
 }
 
 

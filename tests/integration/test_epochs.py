@@ -98,14 +98,6 @@ def test_a_pass_whose_first_batch_fails_takes_no_epoch(tmp_path, orders):
         assert ids_of(fresh) == orders[0]
 
 
-def test_a_pass_whose_first_row_fails_takes_no_epoch(tmp_path, orders):
-    moved = write_sample(tmp_path / "sample.parquet", ROWS)
-    with dataset_of(moved, batch_size=None) as dataset:
-        with away(moved), pytest.raises(SourceChangedError):
-            next(iter(dataset))
-        assert [row["id"] for row in dataset] == orders[0]
-
-
 def test_a_pass_of_a_mix_whose_first_batch_fails_takes_no_epoch(path, tmp_path):
     moved = write_sample(tmp_path / "sample.parquet", ROWS)
     with mix({"a": dataset_of(path), "b": dataset_of(path)}) as mixed:
@@ -182,19 +174,7 @@ def test_second_iter_ends_the_first(dataset, orders):
     assert ids_of(begun) == orders[0][:128]
 
 
-def test_second_iter_ends_the_first_of_rows(path):
-    with dataset_of(path, batch_size=None) as dataset:
-        first = iter(dataset)
-        next(first)
-        second = iter(dataset)
-        for _ in range(3):
-            with pytest.raises(RuntimeError, match="ended this pass after 1 rows"):
-                next(first)
-        assert len(list(second)) == ROWS
-        assert list(second) == []
-
-
-@pytest.mark.parametrize("options", [{}, {"batch_size": None}, {"preprocess": dict}])
+@pytest.mark.parametrize("options", [{}, {"preprocess": dict}])
 @pytest.mark.parametrize(
     "wrap",
     [
@@ -235,13 +215,12 @@ def test_a_copy_is_read_while_a_pass_runs(dataset, orders):
 
 
 def test_an_iterator_that_its_user_closed_is_exhausted(path):
-    for batch_size in (64, None):
-        with dataset_of(path, batch_size=batch_size) as dataset:
-            running = iter(dataset)
-            next(running)
-            running.close()
-            iter(dataset)
-            assert list(running) == []
+    with dataset_of(path) as dataset:
+        running = iter(dataset)
+        next(running)
+        running.close()
+        iter(dataset)
+        assert list(running) == []
 
 
 def test_exhausted_pass_stays_so(dataset):

@@ -193,25 +193,6 @@ def test_text(capsys, tmp_path, fit, documents, lines):
     ]
 
 
-def test_states_of_earlier_versions(capsys, tmp_path, directory):
-    """An earlier version named no column, and no window of a run without shuffle."""
-    file, earlier = tmp_path / "state", {}
-    for shuffle in (False, True):
-        form = {"pack": Pack("t", 16), "batch_size": 4, "shuffle": shuffle}
-        with FastParquetDataset(directory, **form) as dataset:
-            state, rows = dataset.state_dict(), dataset.rows_of(3)
-            del state["order"]["tokens_of"]
-            if not shuffle:
-                state["order"]["shuffle_window"] = None
-            dataset.load_state_dict(state)
-        earlier[shuffle] = state
-    report = report_of(capsys, directory, earlier[True], 3, file=file)
-    assert report["rows"]["row"] == rows["row"].tolist()
-    file.write_text(json.dumps(earlier[False]))
-    assert main([str(directory), "--state", str(file), "--step", "3"]) == 2
-    assert "Expected a state with the shuffle_window" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("pack", ["t", "t, 3, fit=new, long=split", "t, 3, a=b, c=d", 5])
 def test_states_that_no_version_saved(capsys, tmp_path, directory, pack):
     with FastParquetDataset(directory, pack=Pack("t", 16), batch_size=4) as dataset:

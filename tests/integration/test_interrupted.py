@@ -16,7 +16,6 @@ import pytest
 from fastload import FastParquetDataset, mix
 from fastload.batch.assembler import Assembler
 from fastload.batch.pinned_memory import PinnedMemory
-from fastload.dataset.passes import epoch_iterator
 from fastload.dataset.passes.open_feed import FeedFactory
 from fastload.engine.engine import Engine
 from fastload.plan.mix import mix_plan
@@ -149,23 +148,6 @@ def test_a_batch_that_comes_with_ctrl_c_is_freed_when_the_dataset_is_closed(
             scans[0].next()
 
 
-def test_ctrl_c_while_rows_are_made_loses_no_row(path, monkeypatch):
-    raised = []
-
-    def interrupted(value):
-        if not raised:
-            raised.append(True)
-            raise KeyboardInterrupt
-        return [*value]
-
-    monkeypatch.setattr(epoch_iterator, "list", interrupted, raising=False)
-    with FastParquetDataset(path, batch_size=None, columns=["id"]) as dataset:
-        running = iter(dataset)
-        with pytest.raises(KeyboardInterrupt):
-            next(running)
-        assert [int(row["id"]) for row in running] == list(range(ROWS))
-
-
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 def test_a_pass_that_fails_to_begin_is_begun_again(path, monkeypatch, error):
     with FastParquetDataset(path, batch_size=100) as dataset:
@@ -183,7 +165,7 @@ def test_a_pass_that_fails_to_begin_is_begun_again(path, monkeypatch, error):
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 @pytest.mark.parametrize(
     ("owner", "name", "number"),
-    [(FeedFactory, "open_share", 2), (mix_plan, "ranges_to_deliver", 4)],
+    [(FeedFactory, "open_share", 2), (mix_plan, "SourceShare", 4)],
 )
 def test_a_mix_leaves_out_no_repetition(path, tmp_path, monkeypatch, owner, name, number, error):
     few = write_sample(tmp_path / "few.parquet", 1000, 100)
@@ -213,7 +195,7 @@ def _step(block):
 
 
 # A step that Ctrl-C ends is not called again: an error is raised in place of its batch.
-_STEPPED = ("_take", "next", "_next", "__next__", "_mark_after", "lead")
+_STEPPED = ("_take", "next", "_next", "__next__", "_mark_after")
 
 
 def opened(kind, path, other):
@@ -225,7 +207,6 @@ def opened(kind, path, other):
         }
         return mix(sources, weights=[1, 1], stop="all")
     extra = {
-        "rows": {"batch_size": None},
         "skip": {"on_error": "skip"},
         "steps": {"preprocess": _step},
         "pinned": {"pin_memory": True},

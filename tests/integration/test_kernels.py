@@ -220,8 +220,8 @@ def test_filters_mixes_and_single_rows(path, tmp_path, uneven):
         for batch in mixed:
             if batch.source == "a":
                 check(batch, 3)
-    with dataset_of(path, batch_size=None, columns=["id", "price"], preprocess=value) as dataset:
-        rows = list(islice(dataset, 50))
+    with dataset_of(path, columns=["id", "price"], preprocess=value) as dataset:
+        rows = list(islice((row for batch in dataset for row in batch.iter_rows()), 50))
     assert [row["value"].item() for row in rows] == [k * 10 + PRICE[k] for k in range(50)]
     assert [row["seed"].numpy().item() for row in rows[:3]] == [
         stream_key(0, 0, 3, 0, 0, k) for k in range(3)

@@ -228,9 +228,9 @@ def test_tensors_without_dimensions(tmp_path, shuffle):
         assert_same_rows(dataset, table, columns, ordered=not shuffle)
 
 
-def test_rows_for_a_loader_that_collates(paths):
-    with FastParquetDataset(paths["none"], columns=["id", "e", "l", "ls"], batch_size=None) as rows:
-        first = next(iter(rows))
+def test_rows_of_a_batch(paths):
+    with FastParquetDataset(paths["none"], columns=["id", "e", "l", "ls"]) as dataset:
+        first = next(next(iter(dataset)).iter_rows())
     table = pq.read_table(paths["none"], columns=["e", "l", "ls"]).slice(0, 1).to_pydict()
     assert first["e"].tolist() == table["e"][0]
     assert first["l"].tolist() == table["l"][0]

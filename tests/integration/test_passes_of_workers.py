@@ -297,27 +297,22 @@ def as_dict(batch):
     return {"ids": batch["id"].tolist()}
 
 
-def as_ids(rows):
-    return {"ids": [int(row["id"]) for row in rows]}
-
-
 @pytest.mark.parametrize(
     ("context", "reads", "persistent"),
     [
-        *product(["fork"], ["dicts", "rows", "mix"], [False, True]),
+        *product(["fork"], ["dicts", "mix"], [False, True]),
         *product(["spawn", "forkserver"], ["dicts"], [True]),
     ],
 )
 def test_load_ends_a_pass_of_workers_without_batches(path, context, reads, persistent):
     """What the workers had made before the load comes, and then an error."""
-    batch_size = None if reads == "rows" else 10
     options = {"columns": ["id"], "shuffle": True, "threads": 0, "memory_budget": "8MB"}
-    with FastParquetDataset(path, batch_size=batch_size, **options) as dataset:
+    with FastParquetDataset(path, batch_size=10, **options) as dataset:
         read = fastload.mix({"a": dataset}, stop="all") if reads == "mix" else dataset
         loader = DataLoader(
             read,
-            batch_size=10 if reads == "rows" else None,
-            collate_fn=as_ids if reads == "rows" else as_dict,
+            batch_size=None,
+            collate_fn=as_dict,
             num_workers=2,
             prefetch_factor=1,
             multiprocessing_context=context,

@@ -11,9 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from torch.utils.data import DataLoader
 
-from fastload import FastParquetDataset, SourceChangedError, mix
+from fastload import FastParquetDataset, SourceChangedError
 from support.sample_files import ids_of, sample_table, write_files, write_sample
-from support.worker_errors import worker_raises
 
 ROWS = 777
 
@@ -310,16 +309,6 @@ def test_after_needs_a_batch(path):
         assert dataset.state_dict(after=batch.clone()) == dataset.state_dict(after=batch.to("cpu"))
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_after_names_the_ways_to_save_the_state_of_single_rows(path, workers):
-    with dataset_of(path, batch_size=None) as dataset:
-        batch = next(iter(DataLoader(dataset, batch_size=8, num_workers=workers)))
-        with pytest.raises(
-            ValueError, match=r"single rows have no position: .* StatefulDataLoader"
-        ):
-            dataset.state_dict(after=batch)
-
-
 @pytest.mark.parametrize("workers", [0, 1])
 def test_after_refuses_a_batch_of_another_dataset(path, workers):
     with dataset_of(path) as training, dataset_of(path, batch_size=7) as evaluation:
@@ -329,7 +318,7 @@ def test_after_refuses_a_batch_of_another_dataset(path, workers):
             with pytest.raises(ValueError, match="got one of another dataset, with other files or"):
                 training.state_dict(after=batch)
         state = training.state_dict(after=trained)
-    with dataset_of(path) as same, dataset_of(path, skip_steps=[5], seed=3) as similar:
+    with dataset_of(path) as same, dataset_of(path, seed=3) as similar:
         assert same.state_dict(after=trained) == state
         assert similar.state_dict(after=trained) == state
 
@@ -341,56 +330,3 @@ def test_behind_a_data_loader(path):
         state = dataset.state_dict(after=batches[3])
     with resumed(path, state) as dataset:
         assert ids_of(DataLoader(dataset, batch_size=None)) == ids_of(batches[4:])
-
-
-@pytest.mark.parametrize("delivered", [1, 70, ROWS - 1])
-def test_rows_one_by_one(path, delivered):
-    with dataset_of(path, batch_size=None) as dataset:
-        assert len(dataset) == ROWS
-        whole = [int(row["id"]) for row in dataset]
-        dataset.set_epoch(0)
-        running = iter(dataset)
-        for _ in range(delivered):
-            next(running)
-        state = dataset.state_dict()
-        assert state["progress"] == [[1, 1, delivered]]
-    with resumed(path, state, batch_size=None) as dataset:
-        assert len(dataset) == ROWS
-        assert [int(row["id"]) for row in dataset] == whole[delivered:]
-
-
-@pytest.mark.parametrize("mixed", [False, True])
-def test_an_epoch_that_ends_before_skip_steps_warns_once(path, mixed):
-    def make(skip_steps):
-        if not mixed:
-            return dataset_of(path, skip_steps=skip_steps)
-        return mix({"a": dataset_of(path)}, skip_steps=skip_steps)
-
-    with make(()) as whole:
-        steps = len(whole)
-        ids = ids_of(whole)
-    with make(range(10_000, 10_005)) as dataset:
-        words = f"skip_steps below {steps}, the steps of epoch 0, got 10000 as the least"
-        with pytest.warns(UserWarning, match=words):
-            running = iter(dataset)
-        assert ids_of(running) == ids
-        assert len(list(dataset)) == steps  # without another warning
-    with make([steps - 1, steps]) as dataset:  # one of the steps is left out
-        first = next(iter(dataset))
-        state = dataset.state_dict(after=first)
-    with make([0]) as dataset:  # a resume behind the steps that are left out
-        dataset.load_state_dict(state)
-        assert len(list(dataset)) == steps - 1
-    with make([steps]) as dataset:
-        loader = DataLoader(dataset, batch_size=None, num_workers=2)
-        with worker_raises(UserWarning, match=r"worker process 0(.|\n)*skip_steps below"):
-            list(loader)
-
-
-def test_a_warning_of_skip_steps_as_an_error_loses_no_batch(path):
-    with dataset_of(path) as whole:
-        ids = ids_of(whole)
-    with dataset_of(path, skip_steps=[10_000]) as dataset:
-        with pytest.raises(UserWarning, match="skip_steps below"):
-            iter(dataset)
-        assert ids_of(dataset) == ids

@@ -194,44 +194,19 @@ def test_steps_of_augment_draw_different_numbers(path):
     assert batch["b"].numpy().tolist() == [stream_key(0, 0, 3, 1, 0, k) for k in range(40)]
 
 
-def test_single_rows(path):
-    with dataset_of(path, STEPS, draw, batch_size=None) as dataset:
-        rows = list(dataset)
-        state = None
-        iterator = iter(dataset)
-        for _ in range(123):
-            next(iterator)
-        state = dataset.state_dict()
-    assert [row["id"].item() for row in rows] == list(range(ROWS))
-    for row in rows:
-        number = row["id"].item()
-        assert row["NAME"] == f"ROW {number}"
-        assert row["list"].tolist() == [number] * (number % 3)
-        assert row["seed"].numpy().item() == stream_key(0, 0, 3, 0, 0, number)
-    with dataset_of(path, STEPS, draw, batch_size=None) as dataset:
-        dataset.load_state_dict(state)
-        row = next(iter(dataset))
-        assert (row["id"].item(), row["NAME"]) == (123, "ROW 123")
-        assert row["seed"].numpy().item() == stream_key(0, 1, 3, 0, 0, 123)
-
-
-@pytest.mark.parametrize("batch_size", [40, None])
-def test_rows_that_stand_in_go_through_too(tmp_path, batch_size):
+def test_rows_that_stand_in_go_through_too(tmp_path):
     path = write_groups(tmp_path / "a.parquet", [30, 50, 45])
     damage(path, 1, "text")
     steps = per_row(str.upper, "text", "TEXT", threads=2)
     options = {"on_error": "skip", "uneven": "pad", "provenance": True}
-    with dataset_of(path, steps, lambda b, s: {"s": s}, batch_size=batch_size, **options) as ds:
+    with dataset_of(path, steps, lambda b, s: {"s": s}, batch_size=40, **options) as ds:
         assert "TEXT" in ds.schema
         batches = list(ds)
         assert len(batches) == len(ds)
         assert len(ds.skipped) == 1
     names = ("__row__", "TEXT", "s")
-    if batch_size is None:
-        rows = [(row["__row__"].item(), row["TEXT"], row["s"].numpy().item()) for row in batches]
-    else:
-        columns = [[batch[name].tolist() for name in names] for batch in batches]
-        rows = [row for batch in columns for row in zip(*batch, strict=True)]
+    columns = [[batch[name].tolist() for name in names] for batch in batches]
+    rows = [row for batch in columns for row in zip(*batch, strict=True)]
     assert len(rows) == 125
     for number, text, seed in rows:
         assert text == f"ROW {number}"

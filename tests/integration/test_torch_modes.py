@@ -136,7 +136,7 @@ def summed(loader):
 def test_a_compiled_loop_gets_the_same_batches(path):
     def sums(loop):
         with dataset_of(path) as dataset:
-            rows = FastParquetDataset(path, columns=["x"], batch_size=None)
+            rows = FastParquetDataset(path, columns=["x"]).by_index()
             loaders = [
                 dataset,
                 DevicePrefetcher(dataset, "cpu"),

@@ -6,7 +6,7 @@ import multiprocessing
 from itertools import islice
 
 import pytest
-from torch.utils.data import DataLoader, default_collate
+from torch.utils.data import DataLoader
 
 from fastload import FastParquetDataset, SourceChangedError
 from support.sample_files import away, ids_of, write_sample
@@ -167,39 +167,9 @@ def test_batching_batches_is_refused(dataset, options):
         next(iter(loader))
 
 
-@pytest.mark.parametrize("workers", [0, WORKERS])
-def test_rows_for_default_collate(path, workers):
-    with dataset_of(path, batch_size=None, columns=["id", "price", "name"]) as dataset:
-        loader = DataLoader(dataset, batch_size=100, num_workers=workers)
-        batches = list(loader)
-        rows = [int(row["id"]) for row in dataset]
-    assert sorted(ids_of(batches)) == sorted(rows) == list(range(ROWS))
-    assert all(batch["id"].shape == batch["price"].shape for batch in batches)
-    assert list(batches[0]["name"]) == [f"row {row}" for row in batches[0]["id"].tolist()]
-
-
-def test_rows_collate_by_hand(path):
-    with dataset_of(path, batch_size=None) as dataset:
-        rows = list(islice(dataset, 3))
-    batch = default_collate(rows)
-    assert batch["name"] == [f"row {row}" for row in batch["id"].tolist()]
-
-
-@pytest.mark.parametrize(("drop_last", "counted", "delivered"), [(False, 11, 12), (True, 10, 8)])
-def test_workers_that_collate_rows_deliver_what_the_page_says(
-    tmp_path, drop_last, counted, delivered
-):
-    """docs/migrate/torchdata.md has these numbers: torch counts as if one process collated."""
-    path = write_sample(tmp_path / "rows.parquet", 1050)
-    with dataset_of(path, batch_size=None, columns=["id"], drop_last=True) as dataset:
-        options = {"batch_size": 100, "drop_last": drop_last}
-        assert len(DataLoader(dataset, **options, num_workers=4)) == counted
-        batches = [batch["id"].tolist() for batch in DataLoader(dataset, **options, num_workers=4)]
-        assert len(batches) == delivered
-        if not drop_last:
-            assert sorted(row for batch in batches for row in batch) == list(range(1050))
-        alone = list(DataLoader(dataset, **options, num_workers=0))
-        assert len(alone) == counted
+def test_single_rows_are_refused_with_what_to_write(path):
+    with pytest.raises(TypeError, match=r"got None: .* batch\.iter_rows\(\) .*by_index\(\), batch"):
+        dataset_of(path, batch_size=None)
 
 
 def test_more_workers_than_batches(path):

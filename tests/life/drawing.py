@@ -118,9 +118,7 @@ def _forms(r):
     """How rows form batches: the arguments that say so, and the number of canonical slices."""
     slices = r.choice([None, None, 1, 2, 3, 4, 6])
     size = r.choice([1, 2, 3, 8, 20, 200])
-    form = r.choice(["rows"] * 8 + ["single"] + ["budget"] * 7 + ["pack"] * 4)
-    if form == "single":
-        return {"batch_size": None}
+    form = r.choice(["rows"] * 9 + ["budget"] * 7 + ["pack"] * 4)
     if form == "budget":
         budget = TokenBudget(
             "t",
@@ -170,7 +168,6 @@ def drawn(seed):
     slices = form.get("canonical_ranks")
     by_tokens = "pack" in form or isinstance(form.get("batch_size", 0), TokenBudget)
     plain = not by_tokens and not slices
-    single = form.get("batch_size", 1) is None
     numbered = lambda: (r.choice(["flat", "flat", "nested"]), r.randrange(2**16))  # noqa: E731
     kinds = [
         numbered() if r.random() < 0.5 else (r.choice(list(LISTS)), 0)
@@ -185,7 +182,7 @@ def drawn(seed):
         name: (kind, r.choice([0, 0, 0.1, 0.6])) for name, kind in zip(names, kinds, strict=True)
     }
     worlds = [n for n in (1, 2, 3, 4, 6) if slices % n == 0] if slices else [1, 1, 1, 2, 3, 5]
-    workers = lambda: 0 if single else r.choice([0] * 24 + [1, 2])  # noqa: E731
+    workers = lambda: r.choice([0] * 24 + [1, 2])  # noqa: E731
     legs = [
         (r.choice(worlds), workers(), r.choice([0, 1, 2, 5, 20])) for _ in range(r.randint(0, 2))
     ]
@@ -196,7 +193,7 @@ def drawn(seed):
     if start != "fork":  # each worker takes seconds
         legs = [(1, *leg) for _, *leg in legs]
     weights = r.choice([None, None, None, "column", "array"]) if not by_tokens else None
-    damage = plain and not weights and not single and r.random() < 0.2
+    damage = plain and not weights and r.random() < 0.2
     steps = tuple(r.sample(sorted(STEPS), r.choice([0, 0, 1, 2, 3])))
     return {
         "seed": seed,
@@ -217,16 +214,16 @@ def drawn(seed):
         "weights": weights,
         "uneven": r.choice(["wrap", "drop", "pad", *([] if slices else ["keep"])]),
         "drop_last": r.random() < 0.25,
-        "preprocess": () if single or "pack" in form else steps,
-        "augment": not single and "pack" not in form and r.random() < 0.2,
+        "preprocess": () if "pack" in form else steps,
+        "augment": "pack" not in form and r.random() < 0.2,
         "cache": r.random() < 0.35,
         "store": r.random() < 0.15,
         "damage": tuple(n for n in range(groups) if r.random() < 0.3) if damage else (),
         "legs": legs,
         "persistent": r.random() < 0.5 or start != "fork",
         "start": start,
-        "stateful": None if single else r.choice([None] * 14 + [0, 0, 1]),
-        "mixed": not single and r.random() < 0.1,
+        "stateful": r.choice([None] * 14 + [0, 0, 1]),
+        "mixed": r.random() < 0.1,
         "threads": r.choice([0, 0, 1, 2, 4]),
         "prefetch": r.choice([0, 1, 4, 4]),
         "memory": r.choice(["32MB", "64MB", "256MB", "2GB"]),

@@ -19,7 +19,6 @@ from fastload.rows.predicate import parse_split
 from fastload.rows.row_hash import hash_columns
 from fastload.testing import assert_same_rows
 from fastload.testing.expected_numbers import leaves_of
-from fastload.testing.expected_outputs import NullRule, outputs_of
 from support.plan_definition import copies_of
 from support.stored_tables import takable
 
@@ -202,8 +201,6 @@ class Oracle:
         """
         if not batches:
             return []
-        if self.program["form"].get("batch_size", 1) is None:
-            return self._check_single(dataset, batches)
         planned = self.ids(dataset.rows_of(steps, dataset._resolved_rank().rank))
         if "pack" in self.program["form"]:
             return self._check_packed(batches, planned)
@@ -224,19 +221,6 @@ class Oracle:
                     "a row in place is marked as real"
                 )
         return [n for n, mark in zip(planned, marks, strict=True) if mark and n not in self.lost]
-
-    def _check_single(self, dataset, rows):
-        ids = [int(self.first[int(row["__file__"])]) + int(row["__row__"]) for row in rows]
-        table = self.table.take(pa.array(ids, pa.int64()))
-        rule = NullRule(self.program["nulls"], dataset.schema)
-        want = {n: list(o.rows) for n, o in outputs_of(table, self.columns, rule).items()}
-        for k, row in enumerate(rows):
-            assert {n for n in row if not n.startswith("__")} == set(want)
-            for name, values in want.items():
-                got, value = _plain(row[name]), _plain(values[k])
-                assert got == value, f"{got}, not {value} - at column {name}"
-        marks = [bool(row.get("__valid__", True)) for row in rows]
-        return [n for n, mark in zip(ids, marks, strict=True) if mark]
 
     def _check_sizes(self, got):
         budget = self.program["form"].get("batch_size")
@@ -377,7 +361,3 @@ class _Kept:
 
     def __iter__(self):
         return iter(self._batches)
-
-
-def _plain(value):
-    return repr(value.tolist() if hasattr(value, "tolist") else value)

@@ -51,7 +51,6 @@ class Life:
         self.program = program
         self.directory = directory
         self.oracle = Oracle(program, directory / "files")
-        self.single = program["form"].get("batch_size", 1) is None
         self.largest = 0
 
     def dataset(self, rank, world):
@@ -123,7 +122,7 @@ class Life:
             if legs and legs[-1].continues(world, max(1, workers)):
                 # The leg goes on, and rows that the rank has delivered in it stand in, too.
                 first -= legs[-1].delivered
-            count = len(dataset) if not self.single else None
+            count = len(dataset)
             own = set()
             if self.oracle.lost and first < count:
                 own = set(
@@ -131,14 +130,11 @@ class Life:
                 )
             loader = self.loader(dataset, workers)
             batches, after = self._taken(dataset, loader, steps, own)
-            if count is not None:
-                want = count - done if steps is None else min(count - done, steps)
-                assert len(batches) == want, f"{len(batches)} batches, not {want}"
+            want = count - done if steps is None else min(count - done, steps)
+            assert len(batches) == want, f"{len(batches)} batches, not {want}"
             span = range(done, done + len(batches))
             rows = self.oracle.check(dataset, batches, span, epoch, own)
-            self.largest = max(
-                [self.largest, *(batch.rows for batch in batches if not self.single)]
-            )
+            self.largest = max([self.largest, *(batch.rows for batch in batches)])
             for later in range(1, self.program["epochs"] if last and not self.oracle.lost else 1):
                 self._run_later(dataset, loader, epoch + later)
         return rows, len(batches), after or before
@@ -148,12 +144,8 @@ class Life:
         batches, after = [], None
         try:
             for batch in islice(iter(loader), steps):
-                if self.single:
-                    batches.append(batch)
-                    after = dataset.state_dict()
-                else:
-                    after = dataset.state_dict(after=batch)
-                    batches.append(batch.clone())
+                after = dataset.state_dict(after=batch)
+                batches.append(batch.clone())
         except CorruptFileError as error:
             if "to replace unreadable" in str(error) and own <= self.oracle.lost:
                 raise NothingReadableError from error

@@ -214,25 +214,14 @@ def test_another_number_of_slices_is_refused(tmp_path):
         other.load_state_dict(state)
 
 
-def test_slices_share_no_window_and_states_say_so(tmp_path):
+def test_slices_share_no_window(tmp_path):
     pq.write_table(pa.table({"id": range(100)}), tmp_path / "a.parquet")
     shape = {"rank": 0, "world_size": 1, "global_batch_size": 8, "canonical_ranks": 4}
 
-    def open_dataset(**options):
-        return FastParquetDataset(tmp_path, shuffle=True, shuffle_window=40, **shape, **options)
-
-    with open_dataset() as dataset:
+    with FastParquetDataset(tmp_path, shuffle=True, shuffle_window=40, **shape) as dataset:
         first = next(iter(dataset))["id"].tolist()
-        state = dataset.state_dict()
         # A slice has two windows of its own, of which a step takes two rows.
         assert [number // 25 for number in first] == [0, 0, 1, 1, 2, 2, 3, 3]
-        # An earlier version had windows that two slices could share.
-        del state["order"]["windows"]
-        with pytest.raises(ValueError, match=r"Expected windows=None, .* got windows='of slices'"):
-            dataset.load_state_dict(state)
-    with open_dataset(limit=90) as dataset:
-        next(iter(dataset))
-        assert "windows" not in dataset.state_dict()["order"]
 
 
 def test_rows_of_steps_after_a_resume_of_workers_on_other_ranks(tmp_path):

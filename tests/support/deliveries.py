@@ -1,6 +1,5 @@
 """What a dataset or a mix delivers to its ranks, also through a resume."""
 
-import json
 from itertools import islice
 
 from torch.utils.data import DataLoader
@@ -47,32 +46,3 @@ def deliver(mix_of, content_of, place, state, steps):
     orders = [[source for source, *_ in delivered] for delivered in ranks]
     assert all(order == orders[0] for order in orders)
     return ranks, states[0]
-
-
-def assert_other_steps_stay(make, rows_of, skipped, stops, workers):
-    """Check that steps have their rows if others are left out, also through a resume.
-
-    Args:
-        make: makes a dataset or a mix, given `skip_steps` or nothing.
-        rows_of: returns the rows of batches, as a list with an entry for each batch.
-        skipped: the steps that are left out.
-        stops: numbers of batches after which to resume.
-        workers: number of worker processes.
-    """
-    with make() as dataset:
-        whole = rows_of(loader_of(dataset, workers))
-    left = [batch for step, batch in enumerate(whole) if step not in skipped]
-    for stop in stops:
-        with make(skip_steps=skipped) as dataset:
-            assert len(dataset) == len(left)
-            state, got, batch = dataset.state_dict(), [], None
-            for batch in islice(loader_of(dataset, workers), stop):
-                got += rows_of([batch])
-            if got:
-                state = json.loads(json.dumps(dataset.state_dict(after=batch)))
-        assert got == left[:stop]
-        with make(skip_steps=skipped) as dataset:
-            dataset.load_state_dict(state)
-            dataset.set_epoch(0)
-            assert len(dataset) == len(left)
-            assert rows_of(loader_of(dataset, workers)) == left[stop:]

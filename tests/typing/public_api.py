@@ -27,6 +27,7 @@ from fastload import (
     mix,
     per_block,
     per_row,
+    skip,
 )
 from fastload.dataset.trace import Trace
 from fastload.testing import (
@@ -67,7 +68,7 @@ for one in dataset:
 assert_type(dataset.head(3), Batch)
 assert_type(dataset.num_rows, int)
 assert_type(dataset.rows_of(range(3), rank=0, num_workers=2), dict[str, NDArray[Any]])
-part = FastParquetDataset("a.parquet", offset=5, limit=10, skip_steps=range(3, 5))
+part = FastParquetDataset("a.parquet", offset=5, limit=10)
 
 
 def train(data: FastParquetDataset) -> None:
@@ -76,7 +77,7 @@ def train(data: FastParquetDataset) -> None:
 
 
 train(dataset)
-for row in FastParquetDataset("a.parquet", batch_size=None, nulls="zero"):
+for row in dataset.head(3).iter_rows():
     assert_type(row, dict[str, Any])
 opened_by_one_word = FastParquetDataset(
     "a.parquet",
@@ -92,7 +93,7 @@ for batch in loader:
     moved = batch.to("cpu", non_blocking=True)
     assert_type(moved, Batch)
     state = dataset.state_dict(after=batch)
-    dataset.load_state_dict(state)
+    dataset.load_state_dict(skip(state, 3))
     dataset.set_epoch(1)
 
 text = Ragged(torch.zeros(3, dtype=torch.uint8), torch.tensor([0, 1, 3]), "str")
@@ -108,7 +109,6 @@ mixed = mix(
     {"a": dataset, "b": FastParquetDataset("b.parquet")},
     [1, 0.5],
     stop="repeat",
-    skip_steps=range(3),
 )
 assert_type(mixed, MixedDataset)
 assert_type(len(mixed), int)

@@ -20,7 +20,7 @@ from fastload.batch.tensor_views import deep_copied
 from fastload.runtime.hints import missing_attribute, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from fastload.batch.origin import BatchOrigin
 
@@ -125,6 +125,19 @@ class Batch(dict[str, Any]):
             for name, value in self.items()
         }
         return Batch(values, self._position)
+
+    def iter_rows(self) -> Iterator[dict[str, Any]]:
+        """Iterate over the rows, each a dict of scalars and tensors that share the batch's memory.
+
+        A value is a tensor, for a scalar one of no dimension; a str or bytes for a Ragged of these;
+        and a Ragged for nested lists. Entries without rows are left out, and so are
+        `<out>__cu_seqlens` and `<out>__max_seqlen` of packed rows. To read rows by number, or to
+        have DataLoader collate them, see `FastParquetDataset.by_index`.
+        """
+        whole = of_whole_batch(self)
+        with_rows = [n for n, v in self.items() if n not in whole and rows_of_entry(v) is not None]
+        for row in zip(*(list(self[name]) for name in with_rows), strict=True):
+            yield dict(zip(with_rows, row, strict=True))
 
     def to_arrow(self) -> pa.RecordBatch:
         """Return the batch as an Arrow record batch, which shares memory where it can.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from operator import index
 from typing import TYPE_CHECKING
 
 from fastload.schema.columns import check_choice
@@ -10,7 +9,7 @@ from fastload.schema.packs import Pack, TokenBudget
 from fastload.source.stores.io import IO
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
 __all__ = [
     "ATTRIBUTES",
@@ -19,14 +18,13 @@ __all__ = [
     "check_packed",
     "check_slices",
     "refuse_beside_tokens",
-    "step_numbers",
 ]
 
 _OF_LOADER = "{name} is a parameter of DataLoader: DataLoader(dataset, batch_size=None, {name}=...)"
 _COLLATE = (
     "collate_fn is a parameter of DataLoader: DataLoader(dataset, batch_size=None, collate_fn=...) "
-    "calls it with a finished batch. If it takes a list of rows, pass batch_size=None to the "
-    "dataset and batch_size=... to DataLoader"
+    "calls it with a finished batch. If it takes a list of rows, write "
+    "DataLoader(dataset.by_index(), batch_size=..., collate_fn=...)"
 )
 _SAMPLER = (
     "the dataset divides its rows among the ranks, shuffle=True shuffles them, and weights= "
@@ -74,8 +72,8 @@ KEYWORDS = {
     ),
     **dict.fromkeys(
         ("skip_batches", "skip_first_batches", "skip_first_n"),
-        "pass skip_steps= for steps to leave out of each epoch; to continue a run, call "
-        "load_state_dict(state)",
+        "to leave out steps, call load_state_dict(fastload.skip(state, steps)); to continue a run, "
+        "call load_state_dict(state)",
     ),
     "streaming": "leave streaming out: a dataset always reads the files while you iterate",
     "batched": "leave batched out and pass batch_size=: passes deliver batches, and functions of "
@@ -101,29 +99,13 @@ ATTRIBUTES = {
     **dict.fromkeys(("shuffle", "shuffled"), "pass shuffle=True when you make the dataset"),
     **dict.fromkeys(("batch", "batched"), "pass batch_size= when you make the dataset"),
     **dict.fromkeys(("shard", "split_by_node"), "pass rank= and world_size="),
-    **dict.fromkeys(("skip", "resume"), "to continue a run, call load_state_dict(state)"),
+    "skip": "to leave out steps, call load_state_dict(fastload.skip(state, steps))",
+    "resume": "to continue a run, call load_state_dict(state)",
     "epoch": 'write dataset.state_dict()["epoch"]; set_epoch(n) sets the epoch',
     **dict.fromkeys(("to", "cuda"), "wrap the dataset: fastload.DevicePrefetcher(dataset, device)"),
     **dict.fromkeys(("to_pandas", "to_table", "to_arrow"), "call it on a Batch: dataset.head(n)"),
 }
 """What to write instead of attributes of other libraries' datasets."""
-
-
-def step_numbers(steps: Iterable[int]) -> tuple[int, ...]:
-    """Return the numbers of the argument `skip_steps`, ascending, each once.
-
-    Raises:
-        TypeError: the argument is not an iterable of integers.
-    """
-    try:
-        given = list(steps)
-        if any(isinstance(step, bool) for step in given):
-            raise TypeError("a bool is no number of a step")
-        return tuple(sorted({index(step) for step in given}))
-    except TypeError:
-        raise TypeError(
-            f"Expected skip_steps as numbers of steps, such as range(10, 20), got {steps!r}"
-        ) from None
 
 
 def check_arguments(arguments: Mapping[str, object]) -> None:
@@ -140,7 +122,13 @@ def check_arguments(arguments: Mapping[str, object]) -> None:
         if type(value) is not kind and (value is not None or name in _NUMBERS):
             raise TypeError(f"Expected {name} as {kind.__name__}, got {value!r}")
     batch_size = arguments["batch_size"]
-    if not (batch_size is None or type(batch_size) is int or isinstance(batch_size, TokenBudget)):
+    if batch_size is None:
+        raise TypeError(
+            "Expected batch_size as int, got None: a dataset makes batches, and batch.iter_rows() "
+            "iterates over the rows of one. To have DataLoader collate rows, write "
+            "DataLoader(dataset.by_index(), batch_size=...)"
+        )
+    if not (type(batch_size) is int or isinstance(batch_size, TokenBudget)):
         raise TypeError(f"Expected batch_size as int, got {batch_size!r}")
     _check_beside_slices(arguments)
     io = arguments["io"]
@@ -175,7 +163,7 @@ def check_slices(global_batch_size: int, slices: int, *, of_ranks: bool) -> None
         )
 
 
-def check_packed(pack: Pack | None, rows: int | None) -> None:
+def check_packed(pack: Pack | None, rows: int) -> None:
     """Check that int32 counts the tokens of a batch of packed rows, as `__cu_seqlens` does.
 
     Args:
@@ -185,7 +173,7 @@ def check_packed(pack: Pack | None, rows: int | None) -> None:
     Raises:
         ValueError: a batch has too many tokens.
     """
-    if pack is not None and rows is not None and rows * pack.length >= 2**31:
+    if pack is not None and rows * pack.length >= 2**31:
         raise ValueError(
             f"Expected batches of less than 2**31 tokens beside pack, got {rows} rows of "
             f"{pack.length}"

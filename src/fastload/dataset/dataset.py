@@ -6,12 +6,10 @@ import contextlib
 import secrets
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, Literal
 
 from torch.utils.data import get_worker_info
-from typing_extensions import TypeVar
 
-from fastload.batch.batch import Batch
 from fastload.batch.transport import memory_of_workers
 from fastload.dataset.arguments import (
     ATTRIBUTES,
@@ -20,7 +18,6 @@ from fastload.dataset.arguments import (
     check_packed,
     check_slices,
     refuse_beside_tokens,
-    step_numbers,
 )
 from fastload.dataset.describe import Description
 from fastload.dataset.lookup import RowsByIndex, RowTaker, head
@@ -41,8 +38,7 @@ from fastload.engine.cache.cache import DecodedCache
 from fastload.engine.first_rows import fields_after, first_rows
 from fastload.engine.stats import NO_MEMORY, Stats, stats_of
 from fastload.plan.options import Options, Uneven
-from fastload.plan.position import Position, steps_of
-from fastload.plan.rank_split import skipped_steps
+from fastload.plan.position import Position
 from fastload.plan.sequence import choose_window, rows_of_share
 from fastload.plan.units.canonical import row_units, slice_options
 from fastload.plan.units.weighted import UnknownWeights
@@ -80,12 +76,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch.distributed.device_mesh import DeviceMesh
 
+    from fastload.batch.batch import Batch
     from fastload.dataset.epochs import PassStart
     from fastload.dataset.lookup import Indices
     from fastload.engine.engine import Engine
-    from fastload.plan.intervals import Int64s
     from fastload.plan.options import Window
-    from fastload.plan.position import WorkerSlot
     from fastload.plan.steps import StepOfLeg
     from fastload.plan.units.units import Units
     from fastload.rows.predicate import Filters, SplitArgument
@@ -100,8 +95,6 @@ __all__ = ["FastParquetDataset"]
 
 # What batches hold that are made of a packed dataset's rows by number.
 _OF_DOCUMENTS = "of documents, not packed"
-# Number of rows in the core's batches when the dataset yields single rows (batch_size=None).
-_ROWS_AT_ONCE = 1024
 # A window of more shares of a rank, and of more bytes, costs so much that the user is told.
 _MANY_SHARES = 4
 _LARGE_WINDOW = 16 << 20
@@ -116,11 +109,7 @@ def _pruned(filters: Any, table: Table) -> Sequence[TableFile]:
     return prune_files(table, filters)
 
 
-# What iteration yields: a Batch, or with batch_size=None a row.
-_Item_co = TypeVar("_Item_co", bound="Batch | dict[str, Any]", covariant=True, default=Batch)
-
-
-class FastParquetDataset(Resumable[_Item_co]):
+class FastParquetDataset(Resumable):
     """A PyTorch IterableDataset that reads Parquet files and yields finished batches.
 
     Iterate over the dataset itself, or over `DataLoader(ds, batch_size=None)`.
@@ -150,10 +139,8 @@ class FastParquetDataset(Resumable[_Item_co]):
             other column. A list may hold these specs too, but for `Stack`. If the type of a column
             differs between files, the column has the type that pyarrow's permissive unification
             gives. In a file that lacks the column, the column is null.
-        batch_size: Number of rows in a batch, a `TokenBudget`, or None to yield single rows.
-            With None, DataLoader collates the rows, and each of its workers those of a slice of its
-            own. So with several workers, DataLoader may deliver more batches than its len() says,
-            or fewer with its drop_last.
+        batch_size: Number of rows in a batch, or a `TokenBudget`.
+            For single rows, iterate over `batch.iter_rows()`, or use `by_index`.
         filters: The condition that rows must meet: an Expression, or a list of conditions.
             An Expression is one of pyarrow.compute. Conditions have the form that pyarrow and
             pandas take, `("price", ">", 0)`: "and" joins the conditions of a list, "or" joins
@@ -180,8 +167,7 @@ class FastParquetDataset(Resumable[_Item_co]):
             any number of ranks keeps it. A rank decodes the whole windows that its share touches.
             Without shuffle, so many rows are packed, or padded, together.
         seed: Seed of all random choices.
-        drop_last: True to leave out the last batch if the batch is short. If the dataset yields
-            single rows, pass `drop_last` to DataLoader instead.
+        drop_last: True to leave out the last batch if the batch is short.
         rank: Number of this process among the processes that share an epoch.
             None takes the rank from torch.distributed, or else from RANK and WORLD_SIZE, or else
             from the variables of MPI's launchers (mpirun), or else rank 0 of 1. The rank is
@@ -236,7 +222,7 @@ class FastParquetDataset(Resumable[_Item_co]):
         pin_memory: Whether batches lie in page-locked memory: True, False or "auto".
             "auto" means True if there is a CUDA device. Copies from page-locked memory to a device
             are fast and may overlap with work. The option has no effect in the DataLoader's
-            workers or on single rows, where DevicePrefetcher and DataLoader pin memory.
+            workers, where DevicePrefetcher and DataLoader pin memory.
         filesystem: An fsspec or pyarrow filesystem to read `source` from, or None.
         storage_options: Options of the filesystem of a URL, in fsspec's words.
             They include token, key, secret, anon, endpoint_url, project and client_kwargs; for
@@ -264,14 +250,6 @@ class FastParquetDataset(Resumable[_Item_co]):
         offset: Number of rows to leave out at the start of the epoch's sequence.
             `offset=n` and `limit=n` share no row and miss none if all else is equal. If the
             sequence has no more rows than `offset`, an epoch has no batch.
-        skip_steps: Numbers of steps to leave out of each epoch, such as range(1000, 1100).
-            A step is one batch of each rank; steps count from 0 at the beginning of the epoch, as
-            in `rows_of`. All other steps have the rows that they have without the option, and
-            keep their numbers; but other readable rows may take the place of those that
-            on_error="skip" leaves out. A state counts steps that were left out as delivered, so a
-            run may resume with other `skip_steps`. An epoch that ends before all of these steps
-            warns once. After a resume on another number of ranks or workers, the numbers mean the
-            steps of the new run.
         mesh: A torch DeviceMesh whose data-parallel dimensions give rank and world size.
             Processes that differ only in other dimensions (tensor, pipeline, context) read the
             same rows. Data-parallel are dimensions with names such as "dp", "dp_replicate",
@@ -310,17 +288,9 @@ class FastParquetDataset(Resumable[_Item_co]):
             more.
     """
 
-    @overload
+    @with_hints("FastParquetDataset", KEYWORDS)
     def __init__(
-        self: FastParquetDataset[dict[str, Any]],
-        source: SourceArgument,
-        *,
-        batch_size: None,
-        **arguments: Any,
-    ) -> None: ...
-    @overload
-    def __init__(
-        self: FastParquetDataset[Batch],
+        self,
         source: SourceArgument,
         *,
         columns: Columns = None,
@@ -350,46 +320,6 @@ class FastParquetDataset(Resumable[_Item_co]):
         nulls: Nulls = "raise",
         exclude: Sequence[str] = (),
         offset: int = 0,
-        skip_steps: Iterable[int] = (),
-        mesh: DeviceMesh | tuple[DeviceMesh, str | Sequence[str]] | None = None,
-        global_batch_size: int | None = None,
-        canonical_ranks: int | None = None,
-        pack: Pack | None = None,
-        weights: Weights | None = None,
-    ) -> None: ...
-    @with_hints("FastParquetDataset", KEYWORDS)
-    def __init__(
-        self,
-        source: SourceArgument,
-        *,
-        columns: Columns = None,
-        batch_size: int | TokenBudget | None = 1024,
-        filters: Filters | None = None,
-        split: SplitArgument | None = None,
-        limit: int | None = None,
-        shuffle: bool = False,
-        shuffle_window: int | None = None,
-        seed: int = 0,
-        drop_last: bool = False,
-        rank: int | None = None,
-        world_size: int | None = None,
-        uneven: Uneven = "wrap",
-        preprocess: Preprocess = None,
-        augment: Augment = None,
-        cache: PathLike | Cache | None = None,
-        threads: int | None = None,
-        memory_budget: int | str = "4GB",
-        prefetch: int = 4,
-        pin_memory: bool | Literal["auto"] = "auto",
-        filesystem: Any = None,
-        storage_options: Mapping[str, Any] | None = None,
-        io: IO | None = None,
-        on_error: Literal["raise", "skip"] = "raise",
-        provenance: bool = False,
-        nulls: Nulls = "raise",
-        exclude: Sequence[str] = (),
-        offset: int = 0,
-        skip_steps: Iterable[int] = (),
         mesh: DeviceMesh | tuple[DeviceMesh, str | Sequence[str]] | None = None,
         global_batch_size: int | None = None,
         canonical_ranks: int | None = None,
@@ -402,7 +332,7 @@ class FastParquetDataset(Resumable[_Item_co]):
         if by_tokens is not None:
             refuse_beside_tokens(locals())
         super().__init__(Position(seed, 0, ()))
-        self._batch_size = None if isinstance(batch_size, TokenBudget) else batch_size
+        self._batch_size = 0 if isinstance(batch_size, TokenBudget) else batch_size
         self._by_tokens = by_tokens
         io, memory_budget = io or IO(), parse_bytes(memory_budget)
         self._rows_of_batch = 0  # rows of a batch that has no fixed number of them; 0 = it has
@@ -433,7 +363,6 @@ class FastParquetDataset(Resumable[_Item_co]):
             uneven=uneven,
             limit=limit,
             offset=offset,
-            skip_steps=step_numbers(skip_steps),
             pack=None if pack is None else text_of(pack),
             budget=None if budget is None else text_of(budget),
         )
@@ -498,8 +427,8 @@ class FastParquetDataset(Resumable[_Item_co]):
             (filter_schema, self._predicate) if selects else None,
             self._report,
         )
-        self._most_window = resolve_window(shuffle_window, self._projection.row_bytes)
-        self._options = replace(self._options, shuffle_window=self._most_window)
+        most_rows = resolve_window(shuffle_window, self._projection.row_bytes)
+        self._options = replace(self._options, shuffle_window=most_rows)
         if by_tokens is not None:
             self._options = options_by_tokens(by_tokens, self._lists, self._options)
         self._weights: DatasetWeights | None = None
@@ -521,7 +450,6 @@ class FastParquetDataset(Resumable[_Item_co]):
             window=self._options.shuffle_window if in_windows else None,
             batch_rows=self._batch_rows,
             buffers=self._buffers,
-            yields_rows=self._yields_rows,
             fixed_stripes=self._report is not None,
             io=io,
             threads=threads,
@@ -693,7 +621,7 @@ class FastParquetDataset(Resumable[_Item_co]):
         return tuple((files[index].path, group, cause) for index, group, cause in entries)
 
     @untraced
-    def __iter__(self) -> Iterator[_Item_co]:
+    def __iter__(self) -> Iterator[Batch]:
         """Begin a pass over the next epoch, and end the pass before.
 
         If the first batch of the pass before raised an error, begin where that pass began.
@@ -703,18 +631,14 @@ class FastParquetDataset(Resumable[_Item_co]):
         `copy.copy(dataset)`.
         """
         with self._beginning() as (start, part):
-            skipped = self._skipped(start, part)
             engine = self._engines.of_process(part.workers)
             feed = self._ahead.take(engine, start, part)
             feed = feed or self._feeds.open(engine, start, part)
             feed.on_opened = weakly(self._prepare_next) if engine.looks_ahead else None
             if engine.looks_ahead:
                 self._units.foresee(self._next_position)
-            begun = self._pass = EpochIterator(
-                feed, start, part, skipped, self._epochs, of=self._digest
-            )
-        items = begun.rows() if self._yields_rows else begun
-        return cast("Iterator[_Item_co]", items)
+            begun = self._pass = EpochIterator(feed, start, part, self._epochs, of=self._digest)
+        return begun
 
     def stats(self) -> Stats:
         """Return what the stages have done in this process so far, and the memory they hold."""
@@ -822,8 +746,6 @@ class FastParquetDataset(Resumable[_Item_co]):
     def _description(self) -> Description:
         if self._by_tokens is not None:
             batches = text_of_batches(self._by_tokens, self._options.batch_size)
-        elif self._batch_size is None:
-            batches = "single rows"
         else:
             batches = f"of {counted(self._batch_size, 'row')}"
         seed = self._epochs.next.position.seed  # perhaps that of a loaded state
@@ -851,12 +773,8 @@ class FastParquetDataset(Resumable[_Item_co]):
         return self._engines.current
 
     @property
-    def _yields_rows(self) -> bool:
-        return self._batch_size is None and not self._rows_of_batch
-
-    @property
     def _batch_rows(self) -> int:
-        return self._rows_of_batch or self._batch_size or _ROWS_AT_ONCE
+        return self._rows_of_batch or self._batch_size or 1
 
     def _resolved_rank(self) -> Rank:
         if self._rank is None:
@@ -921,7 +839,7 @@ class FastParquetDataset(Resumable[_Item_co]):
         """
         if self._window_given is not None or self._engines.window is None:
             return None
-        return saved_window(state, self._most_window)
+        return saved_window(state)
 
     def _planned(self, io: IO, memory_budget: int) -> Units:
         """Return the units of the epochs; arguments as for `lengths_of`."""
@@ -947,20 +865,6 @@ class FastParquetDataset(Resumable[_Item_co]):
 
     def _batches(self, position: Position, rank: int | None) -> int:
         return self._units.batches(position, self._resolved_rank().world, rank)
-
-    def _skipped(self, start: Position, part: WorkerSlot) -> Int64s | None:
-        """Return the steps that a pass leaves out, counted from its first step."""
-        if not self._options.skip_steps:
-            return None
-        steps, left = self._options.skip_steps, self._units.steps_left(start, part)
-        skipped = skipped_steps(steps, steps_of(start.progress), left)
-        if not part.worker:  # one of several workers warns
-            self._warn_of_late_steps(steps, start, len(skipped))
-        return skipped
-
-    def _delivered(self, position: Position) -> int:
-        steps = super()._delivered(position)
-        return steps - len(skipped_steps(self._options.skip_steps, 0, steps))
 
     def _rows_of(
         self, position: Position, steps: Iterable[StepOfLeg], rank: int | None

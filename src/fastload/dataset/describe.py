@@ -74,13 +74,10 @@ class Description:
         if given:
             kept = f"{' and '.join(given)} {'keeps' if len(given) == 1 else 'keep'}"
             rows += f", of which {kept} {options.limited(self.rows):,}"
-        batches = self.batches
-        if options.skip_steps:
-            batches += f", without {counted(len(options.skip_steps), 'step')}"
         order = "in stored order"
         if options.shuffle:
             order = f"shuffled in windows of {options.shuffle_window:,} rows, seed {options.seed}"
-        facts = [("rows", rows), ("batches", batches), ("order", order)]
+        facts = [("rows", rows), ("batches", self.batches), ("order", order)]
         if self.steps.count:
             facts.append(("steps", counted(self.steps.count, "step")))
         return facts

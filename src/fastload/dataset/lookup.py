@@ -304,9 +304,7 @@ class FetchedRows(Sequence[FetchedRow]):
         return _row(self.batch, index)
 
     def __iter__(self) -> Iterator[FetchedRow]:
-        names = list(self.batch)
-        for row in zip(*map(list, self.batch.values()), strict=True):
-            yield FetchedRow(zip(names, row, strict=True))
+        return map(FetchedRow, self.batch.iter_rows())
 
 
 def _row(batch: Batch, index: int) -> FetchedRow:

@@ -54,7 +54,6 @@ class ProcessEngine:
         window: rows of the windows that a pass holds as a whole; None = it needs none.
         batch_rows: number of rows in the core's batches.
         buffers: as in `divide_budget`, where rows vary in length.
-        yields_rows: True if the dataset hands out single rows instead of batches.
         fixed_stripes: as in `divide_budget`.
         io: as in `FastParquetDataset`.
         threads: as in `FastParquetDataset`.
@@ -81,7 +80,6 @@ class ProcessEngine:
     window: int | None
     batch_rows: int
     buffers: int
-    yields_rows: bool
     fixed_stripes: bool
     io: IO
     threads: int | None
@@ -111,7 +109,7 @@ class ProcessEngine:
         if made is None:
             self._warn_of_small_reads(self.current.budget)
         self._warn_of_few_threads(self.current.budget)
-        if self.span_capacity and (self.yields_rows or get_worker_info() is None):
+        if self.span_capacity and get_worker_info() is None:
             self.current.pipeline.start_spans(self.span_capacity)
         return self.current
 
@@ -183,7 +181,6 @@ class ProcessEngine:
             outputs=outputs,
             kernels=kernels,
             window=None,
-            yields_rows=False,
             blocks=None,
             current=None,
         )
@@ -212,8 +209,6 @@ class ProcessEngine:
 
     def batch_memory(self) -> tuple[PinnedMemory | None, Destination | None]:
         """Return the allocator of batch memory and the destination of batches; None = default."""
-        if self.yields_rows:
-            return None, None  # DataLoader collates the rows in its own memory
         if get_worker_info() is not None:
             return None, Destination(self.dataset, self.copies_warning)
         return memory_of_batches(self.pin_memory), None

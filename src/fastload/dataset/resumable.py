@@ -10,10 +10,11 @@ import sys
 import warnings
 from abc import abstractmethod
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from torch.utils.data import IterableDataset, get_worker_info
 
+from fastload.batch.batch import Batch
 from fastload.dataset.epochs import EpochCell, PassStart, check_epoch, resolved
 from fastload.plan.options import expect_at_least
 from fastload.plan.position import BatchPosition, WorkerSlot, steps_of
@@ -22,12 +23,11 @@ from fastload.runtime.digest import digest
 from fastload.runtime.user_warnings import warn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from numpy.typing import NDArray
     from typing_extensions import Self
 
-    from fastload.batch.batch import Batch
     from fastload.dataset.passes.epoch_iterator import EpochIterator
     from fastload.dataset.ranks import Rank
     from fastload.plan.options import Window
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from fastload.plan.steps import StepOfLeg
 
 __all__ = ["PASS_OF_MIX", "Resumable"]
-
-_Item_co = TypeVar("_Item_co", covariant=True)
 
 # Messages for whoever uses a pass that was ended: the cause, and what to write instead.
 _SECOND_ITER = (
@@ -59,10 +57,6 @@ _LOST_POSITION = (
     "a collate_fn or a function that makes a new dict loses the position: let it change the Batch "
     "and return it"
 )
-_ROW_POSITION = (
-    "single rows have no position: call state_dict() without `after`, or with worker processes "
-    "that of torchdata's StatefulDataLoader, or give the dataset a batch_size"
-)
 # A DataLoader keeps the len() that it was last asked for, and takes a dataset whose later epoch has
 # more batches for one that its workers deliver several times. The filter that ignores its warning,
 # as an entry of `warnings.filters`.
@@ -70,7 +64,7 @@ _TORCH_WARNING = r"Length of IterableDataset (FastParquetDataset|MixedDataset)\b
 _TORCH_FILTER = ("ignore", re.compile(_TORCH_WARNING, re.IGNORECASE), UserWarning, None, 0)
 
 
-class Resumable(IterableDataset[_Item_co]):
+class Resumable(IterableDataset[Batch]):
     """An IterableDataset that delivers one epoch per pass and can save what it has delivered.
 
     Args:
@@ -87,12 +81,6 @@ class Resumable(IterableDataset[_Item_co]):
         self._closed = False
         self._pass: EpochIterator | None = None
         self._consuming_s = 0.0
-        self._warned_of_steps = False
-
-    @property
-    def _yields_rows(self) -> bool:
-        """True if a pass delivers single rows instead of batches."""
-        return False
 
     @abstractmethod
     def _resolved_rank(self) -> Rank:
@@ -152,7 +140,7 @@ class Resumable(IterableDataset[_Item_co]):
     def __len__(self) -> int:
         """Return the number of batches of this rank in an epoch, delivered and remaining.
 
-        A dataset that yields single rows counts rows. The epoch is that of the running pass, or of
+        The epoch is that of the running pass, or of
         the next pass if no pass is running. With `weights`, with a `TokenBudget` and shuffle, and
         with `pack` over several windows, epochs differ a little in their number of batches.
         """
@@ -231,8 +219,7 @@ class Resumable(IterableDataset[_Item_co]):
             if not isinstance(mark, BatchPosition):
                 raise ValueError(
                     f"Expected a batch that a {type(self).__name__} yielded, got "
-                    f"{type(after).__name__} without a position "
-                    f"({_ROW_POSITION if self._yields_rows else _LOST_POSITION})"
+                    f"{type(after).__name__} without a position ({_LOST_POSITION})"
                 )
             position = mark.position
             if len(position.seeds) != self._seeds:
@@ -301,8 +288,7 @@ class Resumable(IterableDataset[_Item_co]):
 
         A step is one batch of each rank. Steps count from 0 at the beginning of the epoch, through
         all resumes: for steps before the latest resume, the numbers of ranks and workers are those
-        that the state holds. Steps in `skip_steps` keep their numbers, and have the rows that they
-        leave out. This epoch is the epoch of the latest pass, or after `set_epoch` and
+        that the state holds. This epoch is the epoch of the latest pass, or after `set_epoch` and
         `load_state_dict` the epoch of the next pass.
 
         Rows come in the order of the batch, rank by rank, and step by step for a range. A row that
@@ -407,27 +393,6 @@ class Resumable(IterableDataset[_Item_co]):
         workers, worker = (1, 0) if info is None else (info.num_workers, info.id)
         return start, WorkerSlot(rank.world, workers, worker, rank.rank)
 
-    def _warn_of_late_steps(self, skip_steps: Sequence[int], start: Position, left: int) -> None:
-        """Warn once if an epoch ends before the steps that it is to leave out.
-
-        The numbers are then often those of a whole run. Epochs may differ in their number of steps.
-
-        Args:
-            skip_steps: numbers of the steps to leave out, ascending.
-            start: the position where a pass begins.
-            left: number of steps that the pass leaves out.
-        """
-        if left or start.progress or start.taken or self._warned_of_steps:
-            return
-        steps = self._length_at(start)
-        if steps:
-            self._warned_of_steps = True
-            warn(
-                f"Expected a number in skip_steps below {steps}, the steps of epoch {start.epoch}, "
-                f"got {skip_steps[0]} as the least: the epoch leaves out no step. Steps count from "
-                "0 at the beginning of each epoch, as in rows_of"
-            )
-
     def _is_finished(self, position: Position) -> bool:
         """Return True if no rank has a batch left in the epoch."""
         return not self._batches(position, rank=None)
@@ -514,7 +479,7 @@ class Resumable(IterableDataset[_Item_co]):
             return
         active = loaders.GradientState().active_dataloader
         inner = getattr(active, "dataset", None)
-        if inner is self and active.batch_size is not None and not self._yields_rows:
+        if inner is self and active.batch_size is not None:
             collate = active.collate_fn
             collate = getattr(collate, "data_collator", collate)  # of the one that removes columns
             if getattr(collate, "__module__", "").startswith("transformers."):

@@ -14,9 +14,6 @@ from fastload.dataset.epochs import check_epoch
 from fastload.errors import SourceChangedError
 from fastload.plan.options import Window, expect_at_least
 from fastload.plan.position import Leg, Position
-from fastload.plan.sequence import windows_end_with_slices
-from fastload.rows.values.tokens import work_is_balanced
-from fastload.runtime.digest import digest
 from fastload.source.source import changed_file, same_files
 
 if TYPE_CHECKING:
@@ -28,35 +25,18 @@ if TYPE_CHECKING:
 
 __all__ = [
     "check_identity",
-    "check_skipped",
     "counted",
     "decode_position",
     "decode_state",
     "encode_identity",
+    "encode_legs",
     "encode_position",
     "encode_state",
     "no_state",
     "saved_window",
 ]
 
-# Version 2 has the order of the shuffle that deals rows to buckets of 2**13; a state of version 1
-# stands for rows that this order has elsewhere.
-_VERSION = 2
-# Values that a state does not list, so that a state without them may be of an earlier version.
-_DEFAULTS: dict[str, Any] = {
-    "drop_last": False,
-    "uneven": "wrap",
-    "offset": 0,
-    "canonical_ranks": None,
-    "windows": None,
-    "window_slices": 1,
-    "units": None,
-    "pack": None,
-    "tokens_of": None,
-    "weights": None,
-}
-# Values that states of earlier versions lack where this version has them.
-_ADDED = ("tokens_of", "shuffle_window")
+_VERSION = 1
 _OWN_WINDOW = " (leave out shuffle_window, for the one of the state)"
 # Advice for arguments whose default may differ from that of the run that saved the state.
 _ADVICE = {
@@ -94,35 +74,25 @@ def encode_state(
             worker's own share.
     """
     return {
-        **encode_position(position, worker, options.skip_steps),
+        **encode_position(position, worker),
         **encode_identity(source, options, predicate),
     }
 
 
-def encode_position(
-    position: Position, worker: tuple[int, int] | None, skip_steps: tuple[int, ...]
-) -> dict[str, Any]:
+def encode_position(position: Position, worker: tuple[int, int] | None) -> dict[str, Any]:
     """Return the part of a state that holds the progress of a run.
 
     Args:
         position: the position after what was delivered.
         worker: as for `encode_state`.
-        skip_steps: numbers of the steps that each epoch leaves out, ascending.
     """
     state: dict[str, Any] = {"version": _VERSION, "seed": position.seed, "epoch": position.epoch}
-    state["progress"] = _encode_legs(position.progress)
+    state["progress"] = encode_legs(position.progress)
     if position.seeds:
         state["seeds"] = list(position.seeds)
     if worker is not None:
         state["worker"] = [*worker, position.taken]
-        if skip_steps:
-            state["skip_steps"] = _steps_text(skip_steps)
     return state
-
-
-def _steps_text(skip_steps: tuple[int, ...]) -> str:
-    """Return a text of the steps that are left out, different for other steps."""
-    return digest(repr(skip_steps)) if skip_steps else ""
 
 
 def encode_identity(source: Source, options: Options, predicate: Predicate) -> dict[str, Any]:
@@ -136,11 +106,7 @@ def encode_identity(source: Source, options: Options, predicate: Predicate) -> d
         "files": len(source.files),
         "file_sums": list(source.file_sums),
         "rows": source.num_rows,
-        "order": {
-            name: value
-            for name, value in _order(options, predicate).items()
-            if name not in _DEFAULTS or value != _DEFAULTS[name]
-        },
+        "order": _order(options, predicate),
     }
 
 
@@ -167,22 +133,7 @@ def decode_state(
     """
     position, own = decode_position(state, worker)
     check_identity(state, source, options, predicate)
-    if own:
-        check_skipped(state, options.skip_steps)
     return position, own
-
-
-def check_skipped(state: Mapping[str, Any], skip_steps: tuple[int, ...]) -> None:
-    """Refuse the state of one worker that was saved with other `skip_steps`.
-
-    Raises:
-        ValueError: the steps differ.
-    """
-    if state.get("skip_steps", "") != _steps_text(skip_steps):
-        raise ValueError(
-            "Expected the skip_steps that the state was saved with, got others: with "
-            "StatefulDataLoader skip_steps must stay the same; state_dict(after=batch) serves any"
-        )
 
 
 def decode_position(
@@ -235,15 +186,15 @@ def check_identity(
         sums, order = tuple(map(_whole, state["file_sums"])), dict(state["order"])
     except (KeyError, TypeError, ValueError) as error:
         raise no_state(state, error) from error
-    now = _short(source.commits) or "plain files"
+    version = _short(source.commits) or "plain files"
     if source.table is not None:
-        now = source.table.version
+        version = source.table.version
     before = state.get("table") or state.get("commits") or "plain files"
-    if before != now:
+    if before != version:
         location = source.files[0].path if source.table is None else source.table.columns.location
         raise SourceChangedError(
-            f"Expected {before}, as when the state was saved, got {now} of the source: make the "
-            f"dataset of {before} - at {location}"
+            f"Expected {before}, as when the state was saved, got {version} of the source: make "
+            f"the dataset of {before} - at {location}"
         )
     if fingerprint != source.fingerprint:
         _check_spelling(source, files, rows, sums)
@@ -252,42 +203,30 @@ def check_identity(
             f"{len(source.files)} files with {source.num_rows} rows whose names, sizes, footers "
             f"or Hive keys differ - at {_changed(source, files, sums)}"
         )
-    if order.get("total_places") is not None:
-        raise ValueError(
-            f"Expected a state whose rows were counted in advance, got total_places="
-            f'{order["total_places"]!r}: with filters or a split and uneven="keep", earlier '
-            "versions divided the epoch by stored rows; this version cannot continue that order"
-        )
-    for name, value in _order(options, predicate).items():
-        saved = order.get(name, _DEFAULTS.get(name))
-        if saved is None and name in _ADDED:
-            continue
-        if saved != value:
+    now_order = _order(options, predicate)
+    for name in {**now_order, **order}:
+        saved, now = order.get(name), now_order.get(name)
+        if saved != now:
             advice = "" if saved is None else _ADVICE.get(name, "").format(saved)
             raise ValueError(
-                f"Expected {name}={saved!r}, as when the state was saved, got "
-                f"{name}={value!r}: a state cannot continue in another order{advice}"
+                f"Expected {name}={saved!r}, as when the state was saved, got {name}={now!r}: "
+                f"a state cannot continue in another order{advice}"
             )
 
 
-def saved_window(state: object, most: int) -> Window | None:
+def saved_window(state: object) -> Window | None:
     """Return the shuffle windows of a state, or of a source in the state of a mix.
 
-    None if the value is no state, as `check_identity` finds.
-
-    Args:
-        state: the state.
-        most: the rows of a window in states of earlier versions that don't say.
+    None if the value holds no windows: `check_identity` then refuses the value.
 
     Raises:
         ValueError: `state` is not a saved state.
     """
     order = state.get("order") if isinstance(state, Mapping) else None
-    if not isinstance(order, Mapping):
+    if not isinstance(order, Mapping) or order.get("shuffle_window") is None:
         return None
     try:
-        rows, slices = order.get("shuffle_window"), order.get("window_slices", 1)
-        window = Window(most if rows is None else counted(rows), counted(slices))
+        window = Window(counted(order["shuffle_window"]), counted(order.get("window_slices")))
         expect_at_least(1, shuffle_window=window.rows, window_slices=window.slices)
     except (TypeError, ValueError) as error:
         raise no_state(state, error) from error
@@ -338,7 +277,8 @@ def _place_hint(state: object, error: object) -> str:
     return ""
 
 
-def _encode_legs(progress: Sequence[Leg]) -> list[list[int]] | str:
+def encode_legs(progress: Sequence[Leg]) -> list[list[int]] | str:
+    """Return the legs as a state holds them: a list, or a text of many legs."""
     legs = [[leg.world, leg.workers, leg.delivered] for leg in progress]
     if len(legs) <= _LISTED_LEGS:
         return legs
@@ -347,7 +287,7 @@ def _encode_legs(progress: Sequence[Leg]) -> list[list[int]] | str:
 
 
 def _decode_legs(encoded: Any) -> Any:
-    """Return the legs that `_encode_legs` encoded.
+    """Return the legs that `encode_legs` encoded.
 
     Raises:
         TypeError: a text does not hold legs.
@@ -437,20 +377,16 @@ def _described(worker: Sequence[int] | None) -> str:
 
 
 def _order(options: Options, predicate: Predicate) -> dict[str, Any]:
-    """Return the arguments that decide which rows form which batch."""
+    """Return the arguments that decide which rows form which batch, without those that are None."""
     in_windows = options.shuffle or options.forms_in_windows
-    return {
+    order = {
         "batch_size": options.budget or options.batch_size,
         "canonical_ranks": options.canonical_ranks,
-        # Earlier versions had windows that two slices could share.
-        "windows": "of slices" if windows_end_with_slices(options) else None,
-        # Earlier versions had units in any order, whatever their work.
-        "units": "balanced" if work_is_balanced(options) else None,
         "pack": options.pack,
         "tokens_of": options.tokens_of,
         "shuffle": options.shuffle,
         "shuffle_window": options.shuffle_window if in_windows else None,
-        "window_slices": options.window_slices if in_windows else 1,
+        "window_slices": options.window_slices if in_windows else None,
         "drop_last": options.drop_last,
         "uneven": options.uneven,
         "offset": options.offset,
@@ -459,3 +395,4 @@ def _order(options: Options, predicate: Predicate) -> dict[str, Any]:
         "split": predicate.split_text,
         "weights": options.weights,
     }
+    return {name: value for name, value in order.items() if value is not None}

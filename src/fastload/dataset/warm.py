@@ -162,7 +162,6 @@ def _plan_of(
         drop_last=False,
         limit=None if options.shuffle else options.limit,
         offset=0 if options.shuffle else options.offset,
-        skip_steps=(),
     )
     part = WorkerSlot(world, workers=share[1], worker=share[0], rank=number)
     return read_plan(row_groups, in_order, 0, part, stripe_rows=stripe_rows)

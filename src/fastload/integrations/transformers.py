@@ -129,7 +129,7 @@ class DatasetMixin:
             self.gather_function = dataloader.gather  # the base class restores its own
         return super().evaluation_loop(dataloader, *args, **kwargs)  # type: ignore[misc]
 
-    def _workers_of(self, dataset: Resumable[Any]) -> DataLoader[Any]:
+    def _workers_of(self, dataset: Resumable) -> DataLoader[Any]:
         args = self.args
         if self._collator_unused:
             self._collator_unused = False  # warn once
@@ -281,5 +281,5 @@ def _epoch_rows(loader: PreparedLoader) -> int:
     return _rows_of(dataset)
 
 
-def _rows_of(dataset: FastParquetDataset[Any]) -> int:
+def _rows_of(dataset: FastParquetDataset) -> int:
     return dataset._options.limited(dataset._rows.row_groups.total_rows)  # noqa: SLF001

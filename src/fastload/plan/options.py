@@ -37,7 +37,6 @@ class Options:
         uneven: what to do when ranks would get unequal numbers of rows.
         limit: rows of the sequence that make up an epoch, from `offset` on; None = all that follow.
         offset: rows at the beginning of the sequence that no epoch delivers.
-        skip_steps: numbers of steps that each epoch leaves out, ascending.
         canonical_ranks: slices of the sequence of which each step takes as many rows, where
             `batch_size` counts the rows of a step over all ranks; None = no such slices.
         pack: the way of packing, as text; None = rows are not packed.
@@ -60,7 +59,6 @@ class Options:
     uneven: Uneven = "wrap"
     limit: int | None = None
     offset: int = 0
-    skip_steps: tuple[int, ...] = ()
     canonical_ranks: int | None = None
     pack: str | None = None
     budget: str | None = None
@@ -72,8 +70,6 @@ class Options:
         expect_at_least(1, batch_size=self.batch_size, shuffle_window=self.shuffle_window)
         expect_at_least(1, window_slices=self.window_slices)
         expect_at_least(0, offset=self.offset)
-        if self.skip_steps:
-            expect_at_least(0, skip_steps=self.skip_steps[0])
         if self.limit is not None:
             expect_at_least(0, limit=self.limit)
         if self.uneven not in get_args(Uneven):

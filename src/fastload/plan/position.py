@@ -36,7 +36,7 @@ import numpy as np
 
 from fastload.plan.intervals import Int64s, near_equal
 from fastload.plan.options import Options, Window, expect_at_least
-from fastload.plan.rank_split import RankSplit, Share, part_of_worker, skipped_steps, whole_epoch
+from fastload.plan.rank_split import RankSplit, Share, whole_epoch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,7 +65,7 @@ class Leg:
     Args:
         world: number of ranks.
         workers: number of DataLoader workers of each rank, at least 1; 0 becomes 1.
-        delivered: batches that each rank delivered in this leg, and steps that it left out.
+        delivered: batches that each rank delivered in this leg, or left out by `fastload.skip`.
 
     Raises:
         ValueError: a number is out of its range.
@@ -111,8 +111,7 @@ class WorkerTurn:
 
     Attributes:
         before: the legs before this leg.
-        worker: number of the part among the parts into which the leg split the rank's batches;
-            with `skip_steps`, the worker's number in the turn-taking of the leg.
+        worker: number of the part among the parts into which the leg split the rank's batches.
         delivered: batches of the part that were delivered.
     """
 
@@ -161,8 +160,7 @@ def batches(
     before, done = going_on(progress, world, workers)
     split = split_rest(total_rows, options, before, world)
     split.expect_delivered(done)
-    left = max(0, (split.most if rank is None else int(split.batches[rank])) - done)
-    return left - len(skipped_steps(options.skip_steps, steps_of(progress), left))
+    return max(0, (split.most if rank is None else int(split.batches[rank])) - done)
 
 
 def steps_of(progress: Sequence[Leg]) -> int:
@@ -190,9 +188,6 @@ def share(
     rank = part.rank
     here = turn(total_rows, options, progress, part, skip_batches)
     split = split_rest(total_rows, options, here.before, part.world)
-    skipped = skipped_steps(options.skip_steps, steps_of(here.before), int(split.batches[rank]))
-    if len(skipped):
-        return part_of_worker(split, rank, part.workers, here.worker, skipped, here.delivered)
     runs = near_equal(split.batches[rank], part.workers)
     first, count = (int(of[here.worker]) for of in runs)
     return split.share(rank, first + here.delivered, first + count)
@@ -219,10 +214,8 @@ def turn(
     before, done = going_on(progress, part.world, workers)
     split = split_rest(total_rows, options, before, part.world)
     split.expect_delivered(done)
-    skipped = skipped_steps(options.skip_steps, steps_of(before), int(split.batches[rank]))
-    done -= int(np.searchsorted(skipped, done))
     number = (part.worker + done) % workers
-    _, count = near_equal(split.batches[rank] - len(skipped), workers)
+    _, count = near_equal(split.batches[rank], workers)
     delivered = _delivered_by_worker(count, done)[number]
     return WorkerTurn(before, number, int(min(delivered + skip_batches, count[number])))
 
@@ -316,8 +309,7 @@ class BatchPosition(NamedTuple):
     Attributes:
         start: position where the pass began.
         part: slot of the worker that delivers the batch.
-        delivered: batches of the rank in this pass, up to and including this batch, and steps
-            that `skip_steps` has left out until the next batch.
+        delivered: batches of the rank in this pass, up to and including this batch.
         source: name of the source of a mix that the batch comes from; else None.
         of: digest of the files and the order of the dataset; "" = not known.
         cell: id of the EpochCell that a worker's pass belongs to; "" = the pass is of this process.
@@ -359,14 +351,10 @@ def batch_position_of(
     start: tuple[Any, ...],
     part: tuple[int, ...],
     delivered: int,
-    source: str | None,
     *rest: Any,
 ) -> BatchPosition:
-    """Build a BatchPosition from the plain values that `BatchPosition.__reduce__` pickles.
-
-    Batches that earlier versions have saved hold less in `rest`, and no rank in `part`.
-    """
+    """Build a BatchPosition from the plain values that `BatchPosition.__reduce__` pickles."""
     seed, epoch, legs, *more = start
     progress = tuple(Leg(*leg) for leg in legs)
     position = Position(seed, epoch, progress, *more)
-    return BatchPosition(position, WorkerSlot(*part), delivered, source, *rest)
+    return BatchPosition(position, WorkerSlot(*part), delivered, *rest)

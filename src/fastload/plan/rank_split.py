@@ -2,15 +2,6 @@
 
 Pure. Each rank gets one contiguous slice of the positions and cuts the slice into batches. A
 worker delivers consecutive batches of its rank.
-
-Steps that `skip_steps` leaves out keep their numbers, and a state counts these steps as delivered:
-so a run may leave out other steps after each resume. DataLoader asks its workers in turn, whatever
-is left out. So the steps that are left are dealt to the workers in turn, and a worker may deliver
-batches of another worker's part: an example with 2 workers, and step 3 left out:
-
-    step                        0    1    2    3    4    5    6
-    batch of the rank           b0   b4   b1   -    b2   b6   b3     part 0: b0..b3, part 1: b4..b6
-    worker that delivers it     0    1    0         1    0    1
 """
 
 from __future__ import annotations
@@ -23,18 +14,12 @@ import numpy as np
 from fastload.plan.intervals import Int64s, near_equal, select
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from fastload.plan.options import Options
 
 __all__ = [
     "RankSplit",
     "Share",
     "expect_delivered",
-    "joined",
-    "part_of_worker",
-    "skipped_steps",
-    "steps_over",
     "whole_epoch",
 ]
 
@@ -69,19 +54,13 @@ class Share:
         return np.concatenate([self.positions, again])
 
 
-def joined(shares: Sequence[Share]) -> Share:
-    """Return one share that delivers several shares in turn; only the last may repeat a row."""
-    parts = [np.zeros((0, 2), np.int64), *(share.positions for share in shares)]
-    repeated = shares[-1].repeated if shares else -1
-    return Share(np.concatenate(parts), sum(share.repeats for share in shares), repeated)
-
-
 def expect_delivered(delivered: int, most: int, world: int) -> None:
     """Raise a ValueError if each of `world` ranks has delivered more than `most` batches."""
     if delivered > most:
         raise ValueError(
             f"Expected at most {most} delivered batches of each rank, got {delivered} - in the "
-            f"progress on {world} ranks; was the progress saved with other arguments?"
+            f"progress on {world} ranks; was the state saved with other arguments, or did "
+            "fastload.skip leave out more steps than the epoch has left?"
         )
 
 
@@ -169,64 +148,3 @@ class RankSplit:
         stops = np.concatenate([np.minimum(stop * size, end), self._own[:, np.newaxis]], axis=1)
         shift = self._start[:, np.newaxis]
         return select(self._intervals, (starts + shift).ravel(), (stops + shift).ravel())
-
-
-def skipped_steps(skip_steps: Sequence[int], first: int, count: int) -> Int64s:
-    """Return which of `count` steps are left out, as ascending numbers from the first step on.
-
-    Args:
-        skip_steps: numbers of the steps that each epoch leaves out, ascending.
-        first: number of the first step in the epoch.
-        count: number of steps.
-    """
-    numbers = np.array(skip_steps, np.int64)
-    return numbers[(first <= numbers) & (numbers < first + count)] - first
-
-
-def steps_over(skipped: Int64s, delivered: int) -> int:
-    """Return how many steps are over after `delivered` steps: delivered, or left out.
-
-    Steps that are left out right after the last delivered step are also over.
-
-    Args:
-        skipped: numbers of the steps that are left out, ascending.
-        delivered: number of steps that were delivered.
-    """
-    # Before the skipped step number i, skipped[i] - i steps are delivered.
-    before = skipped - np.arange(len(skipped))
-    return delivered + int(np.searchsorted(before, delivered, side="right"))
-
-
-def part_of_worker(
-    split: RankSplit, rank: int, workers: int, worker: int, skipped: Int64s, delivered: int
-) -> Share:
-    """Return the share of a worker in a leg that leaves out steps.
-
-    Args:
-        split: the split of the leg.
-        rank: number of the rank.
-        workers: number of workers of the rank.
-        worker: number of the worker: of the steps that are not left out, the worker delivers the
-            steps `worker`, `worker + workers`, ...
-        skipped: numbers of the steps that are left out, ascending.
-        delivered: number of the worker's first batches to leave out of the share.
-    """
-    total = int(split.batches[rank])
-    first, _ = near_equal(np.array(total), workers)
-    # Each run of steps between steps that are left out: its first step and the step after it.
-    start = np.concatenate([[0], skipped + 1])
-    stop = np.concatenate([skipped, [total]])
-    before = start - np.arange(len(start))  # number of delivered steps before the run
-    step = start + (worker - before) % workers
-    count = np.maximum(0, -(-(stop - step) // workers))
-    batch = first[step % workers] + step // workers
-    # Leave out what was delivered.
-    gone = np.clip(delivered - (np.cumsum(count) - count), 0, count)
-    shares = [
-        split.share(rank, a, b)
-        for a, b in zip((batch + gone).tolist(), (batch + count).tolist(), strict=True)
-        if a < b
-    ]
-    # Only the rank's last batch repeats a row. The steps after this batch are fewer than the
-    # workers, so the batch is the last one of its worker.
-    return joined(shares)

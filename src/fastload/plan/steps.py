@@ -1,8 +1,7 @@
 """Steps of an epoch: the batch of a rank that a step is, and the rows of steps.
 
 Pure. A step is one batch of each rank. The steps of an epoch count from 0, through all of its legs:
-if a leg of 10 delivered batches comes before, the first step of the next leg is step 10. A step
-that `skip_steps` leaves out keeps its number.
+if a leg of 10 delivered batches comes before, the first step of the next leg is step 10.
 """
 
 from __future__ import annotations

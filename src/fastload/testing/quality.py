@@ -87,11 +87,11 @@ def shuffle_quality(
     The measures are computed from the plan; no value is read. The stored position of a row is the
     row's number in the files, in the order of `dataset.files`, among the rows that `filters` and
     `split` keep. The order is that of the whole epoch as one process delivers the epoch, before
-    `offset`, `limit` and `skip_steps`. The function takes a second for 10 M rows, and memory for
+    `offset` and `limit`. The function takes a second for 10 M rows, and memory for
     one window: 20 bytes per row.
 
     Args:
-        dataset: A dataset of batches or single rows, shuffled or not.
+        dataset: A dataset, shuffled or not.
         batch_rows: Number of rows in a batch; None means the dataset's `batch_size`.
         epoch: Number of the epoch.
             A few row groups may lie well or badly by chance, so measure several epochs.
@@ -109,7 +109,6 @@ def shuffle_quality(
         batch_size=1,
         limit=None,
         offset=0,
-        skip_steps=(),
         drop_last=False,
         uneven="keep",
     )

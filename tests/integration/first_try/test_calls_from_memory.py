@@ -78,7 +78,7 @@ DATASET = {
     "make(target_transform=print)": Says("pass preprocess="),
     "make(sampler=range(9))": Says(r"DataLoader\(dataset\.by_index\(\), sampler="),
     "make(batch_sampler=range(9))": Says(r"dataset\.by_index\(\), batch_sampler="),
-    "make(collate_fn=print)": Says("list of rows, pass batch_size=None to the dataset"),
+    "make(collate_fn=print)": Says(r"list of rows, write DataLoader\(dataset\.by_index\(\)"),
     "make(bach_size=3)": Says("did you mean 'batch_size'"),
     "make(nulls=None)": Says("'raise', 'zero' or 'mask'", VALUE),
     "make(nulls='raise')": Says('pass nulls="zero" or nulls="mask"', fastload.NullValueError),
@@ -92,8 +92,8 @@ LOADERS = {
     "len(DataLoader(ds, batch_size=None))": 8,
     "DataLoader(ds, batch_size=None, shuffle=True)": OnPage(ValueError),
     "DataLoader(ds, None, sampler=DistributedSampler(ds, 2, 0))": OnPage(ValueError),
-    "next(iter(DataLoader(make(columns=['f1'], batch_size=None), 32)))['f1'].shape": (32,),
-    "next(iter(DataLoader(make(columns=['tokens'], batch_size=None), 32)))": OnPage(RuntimeError),
+    "next(iter(DataLoader(make(columns=['f1']).by_index(), 32)))['f1'].shape": (32,),
+    "DataLoader(make(columns=['tokens'], batch_size=None), 32)": Says(r"batch\.iter_rows\(\)"),
     "DataLoader(ds, None, drop_last=True)": OnPage(ValueError),
     "next(iter(DataLoader(ds, None, collate_fn=lambda rows: [r['f1'] for r in rows])))": OnPage(
         TypeError

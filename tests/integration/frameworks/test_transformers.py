@@ -168,11 +168,3 @@ def test_a_data_collator_that_is_not_called_is_warned_about(path, tmp_path):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             trainer.get_train_dataloader()
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_a_dataset_of_single_rows_is_refused(path, tmp_path):
-    with pytest.raises(
-        TypeError, match=r"got dict: .*give a dataset that yields rows a batch_size"
-    ):
-        trainer_of(path, tmp_path, rows=None).train()

@@ -241,6 +241,30 @@ def test_default_collate_of_a_finished_batch_is_told_that_none_is_needed():
         batch[1]
 
 
+def test_rows_of_a_batch():
+    ragged = Ragged(torch.tensor([1, 2, 3]), torch.tensor([0, 2, 2, 3]))
+    text = Ragged(torch.tensor([97, 98], dtype=torch.uint8), torch.tensor([0, 1, 1, 2]), "str")
+    values = {"x": torch.arange(6).reshape(3, 2), "r": ragged, "s": text, "y": torch.arange(3)}
+    batch = Batch({**values, "step": 7, "mean": torch.tensor(0.5)})
+    rows = list(batch.iter_rows())
+    assert [type(row) for row in rows] == [dict] * 3
+    assert [list(row) for row in rows] == [list(values)] * 3  # without entries that have no rows
+    assert [row["x"].tolist() for row in rows] == [[0, 1], [2, 3], [4, 5]]
+    assert [row["r"].tolist() for row in rows] == [[1, 2], [], [3]]
+    assert [row["s"] for row in rows] == ["a", "", "b"]
+    assert [(row["y"].item(), row["y"].dim()) for row in rows] == [(0, 0), (1, 0), (2, 0)]
+    rows[1]["x"][0] = 9
+    assert batch["x"][1, 0] == 9
+    assert list(Batch({"step": 7}).iter_rows()) == []
+
+
+def test_rows_of_a_batch_of_packed_rows():
+    document = torch.tensor([[0, 0, -1], [1, 1, 2]])
+    batch = Batch({"t": torch.arange(6).reshape(2, 3), "t__document": document})
+    batch["t__cu_seqlens"] = torch.tensor([0, 2, 3, 5, 6], dtype=torch.int32)
+    assert [list(row) for row in batch.iter_rows()] == [["t", "t__document"]] * 2
+
+
 def test_lists_without_elements_in_arrow():
     batch = Batch({"x": torch.zeros(3, 0), "y": torch.zeros(3, 2, 0), "z": torch.zeros(0, 2)})
     lists = {name: arrow_array(value).to_pylist() for name, value in batch.items()}

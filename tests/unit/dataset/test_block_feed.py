@@ -13,10 +13,9 @@ class Engine:
 
 
 class Feed:
-    """Hands out batches of ten rows, the first three of which were delivered before."""
+    """Hands out batches."""
 
     on_opened = None
-    lead = 3
     begun = closed = False
 
     def __init__(self, *batches):
@@ -31,20 +30,20 @@ class Feed:
         batch = self.batches.pop(0)
         if isinstance(batch, Exception):
             raise batch
-        return SimpleNamespace(rows=10, name=batch, mark=mark)
+        return SimpleNamespace(name=batch, mark=mark)
 
     def close(self):
         self.closed, self.batches = True, []  # as a SteppedFeed, whose close() leaves no batch
 
 
-def opened(first, rest, engine, *, counts_rows=False):
+def opened(first, rest, engine):
     calls = []
 
     def open_rest(cause, handed_out):
         calls.append((cause, handed_out))
         return rest
 
-    return BlockFeed(first, engine, open_rest, counts_rows=counts_rows), calls
+    return BlockFeed(first, engine, open_rest), calls
 
 
 def names(feed):
@@ -52,14 +51,13 @@ def names(feed):
 
 
 def test_the_rest_of_a_pass_comes_from_the_files():
-    for counts_rows, handed_out in ((False, 2), (True, 14)):
-        cause, engine = UncacheableError("full"), Engine()
-        first, told = Feed("a", "b", cause, "c"), []
-        first.on_opened = told.append
-        feed, calls = opened(first, Feed("c", "d"), engine, counts_rows=counts_rows)
-        assert names(feed) == ["a", "b", "c", "d"]
-        assert calls == [(cause, handed_out)]
-        assert (first.closed, told) == (True, [None])
+    cause, engine = UncacheableError("full"), Engine()
+    first, told = Feed("a", "b", cause, "c"), []
+    first.on_opened = told.append
+    feed, calls = opened(first, Feed("c", "d"), engine)
+    assert names(feed) == ["a", "b", "c", "d"]
+    assert calls == [(cause, 2)]
+    assert (first.closed, told) == (True, [None])
 
 
 def test_a_prepared_pass_begins_with_the_engine_that_replaced_its_own():
@@ -84,7 +82,7 @@ def test_an_error_while_the_rest_is_opened_loses_no_batch():
             raise errors.pop(0)
         return Feed(f"from {handed_out}")
 
-    feed = BlockFeed(Feed("a", cause, "b"), engine, open_rest, counts_rows=False)
+    feed = BlockFeed(Feed("a", cause, "b"), engine, open_rest)
     assert feed.next(None).name == "a"
     for error in (OSError, KeyboardInterrupt):
         with pytest.raises(error):

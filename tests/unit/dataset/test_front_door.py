@@ -201,7 +201,7 @@ def test_the_text_of_a_dataset_counts_its_files(path, tmp_path):
         ("seq_length", r"pack=Pack\(column, length\) .* Pad\(column, length\)"),
         ("streaming", "leave streaming out: .* always reads the files while you iterate"),
         ("batched", "leave batched out and pass batch_size="),
-        ("skip_batches", "skip_steps= .* load_state_dict"),
+        ("skip_batches", r"call load_state_dict\(fastload.skip\(state, steps\)\)"),
         ("batchsize", "did you mean 'batch_size'"),
         ("qqq", "its parameters are source, columns"),
     ],

@@ -3,14 +3,12 @@
 import json
 from types import SimpleNamespace
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
 from torch.utils.data import DataLoader
 
 import fastload
-from fastload import FastParquetDataset, Pack, TokenBudget
+from fastload import FastParquetDataset
 from support.sample_files import ids_of, write_sample
 
 
@@ -92,25 +90,6 @@ def test_a_finished_epoch_is_followed_by_the_next_unless_it_is_set(tmp_path):
         dataset.load_state_dict(state)
         dataset.set_epoch(0)
         assert ids_of(dataset) == []
-
-
-def test_states_of_units_in_another_order_are_refused(tmp_path):
-    path = tmp_path / "tokens.parquet"
-    pq.write_table(pa.table({"t": [[1], [2, 3], [4, 5, 6]] * 4}), path)
-    padded = TokenBudget("t", 6, padded=True)
-    for spec in ({"pack": Pack("t", 4)}, {"batch_size": padded}):
-        with FastParquetDataset(path, columns=["t"], shuffle=True, **spec) as dataset:
-            state = dataset.state_dict()
-            dataset.load_state_dict(state)
-            # An earlier version had packed rows in an order that does not depend on their work.
-            del state["order"]["units"]
-            with pytest.raises(ValueError, match=r"Expected units=None, .* got units='balanced'"):
-                dataset.load_state_dict(state)
-    for spec in ({"pack": Pack("t", 4, fit="split")}, {"batch_size": TokenBudget("t", 6)}):
-        with FastParquetDataset(path, columns=["t"], shuffle=True, **spec) as dataset:
-            assert "units" not in dataset.state_dict()["order"]
-    with FastParquetDataset(path, columns=["t"], batch_size=padded) as dataset:
-        assert "units" not in dataset.state_dict()["order"]
 
 
 def test_a_state_with_many_values_in_its_filters_is_short(tmp_path):

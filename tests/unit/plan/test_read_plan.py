@@ -111,9 +111,6 @@ def test_progress_stays_short():
 def test_a_pickled_position_of_a_batch_keeps_its_slot():
     mark = BatchPosition(Position(3, 1, (Leg(1, 1, 4),)), WorkerSlot(4, 2, 1, rank=3), 5, "a", "b")
     assert pickle.loads(pickle.dumps(mark)) == mark
-    # Earlier versions have pickled no rank.
-    build, (start, part, *rest) = mark.__reduce__()
-    assert build(start, part[:3], *rest).position == mark.position
 
 
 def test_a_finished_epoch_has_nothing_left():

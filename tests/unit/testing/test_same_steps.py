@@ -42,14 +42,18 @@ def test_steps_that_differ(make):
 
     def other(rank, world_size):
         # The first three steps are equal.
-        skip = [3] if made else []
+        augment = None if not made else later
         made.append(rank)
-        return make(rank=rank, world_size=world_size, skip_steps=skip)
+        return make(rank=rank, world_size=world_size, augment=augment)
 
-    made = []
+    def later(batch, seeds):
+        batches.append(seeds)
+        return {"id": batch["id"] + (1000 if len(batches) > 3 else 0)}
+
+    made, batches = [], []
     with pytest.raises(AssertionError, match="step 3 on 1 ranks, got 20 others and 20 of these"):
         assert_same_steps(other, (1, 1))
-    made = []
+    made, batches = [], []
     assert_same_steps(other, (1, 1), steps=3)
 
 

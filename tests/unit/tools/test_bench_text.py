@@ -127,15 +127,6 @@ def test_a_row_of_kept_pages_says_so(record, monkeypatch, columns):
     assert "41 % of the hardware's limit" in hints(record)[0]
 
 
-def test_records_without_kept_pages_are_shown_as_before(record):
-    lines = lines_of(record, verbose=True)
-    for entry in record["results"]:
-        for name in ("kept_bytes", "kept_roof", "kept_roof_fraction"):
-            del entry[name]
-    assert lines_of(record, verbose=True) == lines
-    assert not any("ept in memory" in line for line in lines)
-
-
 def test_other_processes_are_a_warning_and_no_diagnosis(record):
     assert warnings(record) == []
     assert (

@@ -204,10 +204,10 @@ def test_bench_refuses_a_file_before_it_measures(path, tmp_path, capsys, option)
     assert err == f"fastload-bench: Expected a file to write, got a directory - at {tmp_path}\n"
 
 
-def test_a_state_without_filters_is_refused(path, tmp_path, capsys):
+def test_a_state_without_a_part_of_the_order_is_refused(path, tmp_path, capsys):
     with FastParquetDataset(path, batch_size=10) as dataset:
         state = dataset.state_dict()
-    del state["order"]["filters"]
+    del state["order"]["uneven"]
     (tmp_path / "state.json").write_text(json.dumps(state))
     options = ["--state", str(tmp_path / "state.json"), "--step", "0"]
     assert inspect.main([str(path), *options]) == 2

@@ -78,7 +78,7 @@ class StatefulLoader:
             self._before = dataset._state_of_next_pass()  # noqa: SLF001
 
     @property
-    def _dataset(self) -> Resumable[Any]:
+    def _dataset(self) -> Resumable:
         return read_dataset(self._loader)
 
     @property
@@ -88,7 +88,7 @@ class StatefulLoader:
         return dataset._delivered(dataset._next_position())  # noqa: SLF001
 
 
-def read_dataset(loader: object) -> Resumable[Any]:
+def read_dataset(loader: object) -> Resumable:
     """Return the FastParquetDataset or mix of a loader; a dataset is its own loader.
 
     Raises:
@@ -104,7 +104,7 @@ def read_dataset(loader: object) -> Resumable[Any]:
     return dataset
 
 
-def _dataset_of(loader: object) -> Resumable[Any] | None:
+def _dataset_of(loader: object) -> Resumable | None:
     dataset = loader if isinstance(loader, Resumable) else getattr(loader, "dataset", None)
     return dataset if isinstance(dataset, Resumable) else None
 
@@ -115,12 +115,12 @@ def position_only(batch: object) -> Batch:
     The empty batch holds none of the batch's memory.
 
     Raises:
-        TypeError: the dataset yields rows, or a collate_fn has turned the batch into another type.
+        TypeError: a DataLoader collates rows, or a collate_fn made something else of the batch.
     """
     if not isinstance(batch, Batch):
         raise TypeError(
             f"Expected a Batch, got {type(batch).__name__}: only a Batch knows its position in the "
-            "epoch. Write DataLoader(ds, batch_size=None), give a dataset that yields rows a "
-            "batch_size, and do the work of a collate_fn in preprocess= or in the training step"
+            "epoch. Write DataLoader(ds, batch_size=None), and do the work of a collate_fn in "
+            "preprocess= or in the training step"
         )
     return Batch((), batch._position)  # noqa: SLF001

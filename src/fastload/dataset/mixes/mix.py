@@ -13,25 +13,20 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from fastload.batch.batch import Batch
-from fastload.dataset.arguments import step_numbers
 from fastload.dataset.mixes.mix_feed import MixedFeed
 from fastload.dataset.mixes.mix_source import MixSource
 from fastload.dataset.passes.epoch_iterator import EpochIterator
 from fastload.dataset.passes.feed import weakly
 from fastload.dataset.resumable import Resumable
-from fastload.dataset.state import check_skipped, decode_position, encode_position, no_state
+from fastload.dataset.state import decode_position, encode_position, no_state
 from fastload.dataset.step_rows import step_rows
 from fastload.plan.mix.draws import Stop
 from fastload.plan.mix.mix_plan import mix_batches, mix_plan, mix_step
 from fastload.plan.mix.mixture import Mixture
-from fastload.plan.options import expect_at_least
 from fastload.plan.position import Position
-from fastload.plan.rank_split import skipped_steps
 from fastload.plan.units.canonical import check_ranks
 from fastload.runtime.hints import hinted_function, missing_attribute
 from fastload.runtime.tracing import untraced
-from fastload.runtime.units import counted
 from fastload.runtime.user_warnings import warn
 
 if TYPE_CHECKING:
@@ -39,6 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from fastload.batch.batch import Batch
     from fastload.dataset.dataset import FastParquetDataset
     from fastload.dataset.epochs import PassStart
     from fastload.dataset.ranks import Rank
@@ -67,8 +63,8 @@ _ATTRIBUTES = {
 }
 """What to write instead of attributes that a dataset has, and a mix has not."""
 _SKIP = (
-    "pass skip_steps= for steps of the mix to leave out of each epoch; to continue a run, call "
-    "load_state_dict(state)"
+    "to leave out steps, call load_state_dict(fastload.skip(state, steps)); to continue a run, "
+    "call load_state_dict(state)"
 )
 
 
@@ -92,8 +88,6 @@ def mix(
     weights: Mapping[str, float] | Sequence[float] | None = None,
     seed: int = 0,
     stop: Stop = "first",
-    *,
-    skip_steps: Iterable[int] = (),
 ) -> MixedDataset:
     """Return a dataset that draws each batch at random from one of several datasets.
 
@@ -119,12 +113,12 @@ def mix(
 
     Args:
         datasets: The sources, as a mapping from name to dataset, packed or not.
-            A mix takes no dataset with skip_steps. A dataset with `weights` keeps them: from now
-            on, `set_weights` raises. All datasets must have the same rank and world size. Each rank
-            must have as many batches as the others, so uneven="keep" needs a world of one. With
-            canonical_ranks or global_batch_size, all datasets must have the same canonical_ranks;
-            global_batch_size may differ. Step t of the mix then has the same set of rows on every
-            number of ranks that divides canonical_ranks, also after a resume on another number.
+            A dataset with `weights` keeps them: from now on, `set_weights` raises. All datasets
+            must have the same rank and world size. Each rank must have as many batches as the
+            others, so uneven="keep" needs a world of one. With canonical_ranks or
+            global_batch_size, all datasets must have the same canonical_ranks; global_batch_size
+            may differ. Step t of the mix then has the same set of rows on every number of ranks
+            that divides canonical_ranks, also after a resume on another number.
         weights: How often each source is drawn: positive numbers by name or in order, or None.
             Only the ratios of the weights count. None weights a source by its number of
             batches, so that all sources last about equally long.
@@ -136,19 +130,14 @@ def mix(
             exhausted source is no longer drawn, and each batch comes once.
             "repeat": when each source was exhausted once; a source that is exhausted earlier
             starts over, in another order if the source shuffles.
-        skip_steps: Numbers of steps of the mix to leave out of each epoch, such as range(10, 20).
-            A step is one batch of each rank, and `rows_of` has the same numbers. All other steps
-            keep their numbers, sources and rows. A state counts steps that were left out as
-            delivered, so a run may resume with other `skip_steps`. An epoch that ends before all of
-            these steps warns once.
 
     Raises:
         ValueError, TypeError: An argument is wrong, or the datasets cannot be mixed.
     """
-    return MixedDataset(datasets, weights, seed, stop, skip_steps=skip_steps)
+    return MixedDataset(datasets, weights, seed, stop)
 
 
-class MixedDataset(Resumable[Batch]):
+class MixedDataset(Resumable):
     """The dataset that `fastload.mix` returns, for `DataLoader(mixed, batch_size=None)`.
 
     Example:
@@ -161,7 +150,6 @@ class MixedDataset(Resumable[Batch]):
         weights: How often each source is drawn, as `mix` takes the weights.
         seed: Seed of the draws.
         stop: When an epoch ends: "first", "all" or "repeat", as `mix` defines them.
-        skip_steps: Numbers of steps to leave out, as `mix` takes the numbers.
 
     Raises:
         ValueError, TypeError: An argument is wrong, or the datasets cannot be mixed.
@@ -173,8 +161,6 @@ class MixedDataset(Resumable[Batch]):
         weights: Mapping[str, float] | Sequence[float] | None,
         seed: int,
         stop: Stop,
-        *,
-        skip_steps: Iterable[int] = (),
     ) -> None:
         sources = _checked_sources(datasets)
         if type(seed) is not int:
@@ -185,16 +171,12 @@ class MixedDataset(Resumable[Batch]):
         names = [source.name for source in sources]
         units = tuple(source.units for source in sources)
         seeds = tuple(source.seed for source in sources)
-        steps = step_numbers(skip_steps)
-        if steps:
-            expect_at_least(0, skip_steps=steps[0])
         self._mixture = Mixture(
             units,
             _checked_weights(weights, names),
             stop,
             seed,
             seeds,
-            skip_steps=steps,
             canonical_ranks=_checked_slices(sources),
         )
         super().__init__(Position(seed, 0, (), seeds=seeds))
@@ -246,10 +228,6 @@ class MixedDataset(Resumable[Batch]):
             plan = self._plan(start, part)
             if not part.worker:  # one of several workers warns
                 self._warn_of_empty_source(start)
-            steps = self._mixture.skip_steps
-            skipped = plan.skipped if steps else None
-            if skipped is not None and not part.worker:
-                self._warn_of_late_steps(steps, start, len(skipped))
             feeds = [
                 source.begin(
                     partial(plan.shares, number),
@@ -262,9 +240,7 @@ class MixedDataset(Resumable[Batch]):
             for number, source in enumerate(self._of):
                 source.foresee(self._next_position, number)
             feed = MixedFeed(plan.order.tolist(), feeds, self._of)
-            begun = self._pass = EpochIterator(
-                feed, start, part, skipped, self._epochs, of=self._digest
-            )
+            begun = self._pass = EpochIterator(feed, start, part, self._epochs, of=self._digest)
         return begun
 
     def close(self) -> None:
@@ -284,8 +260,6 @@ class MixedDataset(Resumable[Batch]):
     def __repr__(self) -> str:
         sources = [indent(f"{source.name!r}: {source.dataset!r}", "  ") for source in self._of]
         head = f"MixedDataset of {len(sources)} datasets, stop={self._mixture.stop!r}"
-        if self._mixture.skip_steps:
-            head += f", without {counted(len(self._mixture.skip_steps), 'step')}"
         return "\n".join([head, *sources])
 
     def _resolved_rank(self) -> Rank:
@@ -314,10 +288,6 @@ class MixedDataset(Resumable[Batch]):
         world = self._resolved_rank().world
         mixture = self._mixture.at(position)
         return mix_batches(mixture, position.epoch, position.progress, world)
-
-    def _delivered(self, position: Position) -> int:
-        steps = super()._delivered(position)
-        return steps - len(skipped_steps(self._mixture.skip_steps, 0, steps))
 
     def _plan(self, start: Position, part: WorkerSlot) -> MixPlan:
         return mix_plan(
@@ -364,7 +334,7 @@ class MixedDataset(Resumable[Batch]):
 
     def _encoded(self, position: Position, worker: tuple[int, int] | None = None) -> dict[str, Any]:
         return {
-            **encode_position(position, worker, self._mixture.skip_steps),
+            **encode_position(position, worker),
             **self._identity(),
         }
 
@@ -380,8 +350,6 @@ class MixedDataset(Resumable[Batch]):
         self, state: Mapping[str, Any], worker: tuple[int, int] | None
     ) -> tuple[Position, bool]:
         position, own = decode_position(state, worker)
-        if own:
-            check_skipped(state, self._mixture.skip_steps)
         self._check_draws(state)
         of_sources = list(zip(self._of, state["sources"], strict=True))
         windows = tuple(source.saved_window(saved) for source, saved in of_sources)

@@ -42,8 +42,6 @@ class MixedFeed:
         sources: the sources, in the order of their numbers.
     """
 
-    lead = 0
-
     def __init__(
         self,
         order: Sequence[int],

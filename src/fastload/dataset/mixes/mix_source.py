@@ -56,17 +56,6 @@ class MixSource:
             raise TypeError(
                 f"Expected a FastParquetDataset, got {type(dataset).__name__} - at source `{name}`"
             )
-        if dataset._yields_rows:
-            raise ValueError(
-                "Expected a dataset that makes batches, got one of rows (batch_size=None) - at "
-                f"source `{name}`"
-            )
-        if dataset._options.skip_steps:
-            raise ValueError(
-                "Expected a dataset without skip_steps, got one with skip_steps: a mix counts its "
-                "own steps, so write mix(..., skip_steps=) with numbers of steps of the mix - at "
-                f"source `{name}`"
-            )
         self.name = name
         self.dataset = dataset
         if dataset._weights is not None:
@@ -129,11 +118,10 @@ class MixSource:
         return replace(self.dataset.stats(), consuming_s=consuming_s)
 
     def identity(self) -> dict[str, Any]:
-        """Return the part of a saved state that identifies the source, as small as possible."""
+        """Return the part of a saved state that identifies the source."""
         dataset = self.dataset
         identity = encode_identity(dataset._source, self._order_options, dataset._predicate)
-        order = {name: value for name, value in identity["order"].items() if value is not None}
-        return {"name": self.name, **identity, "order": order}
+        return {"name": self.name, **identity}
 
     def check_identity(self, saved: Mapping[str, Any]) -> None:
         """Refuse the saved identity of another source, as `state.check_identity` does."""

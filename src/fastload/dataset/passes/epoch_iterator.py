@@ -1,15 +1,14 @@
-"""The iterators of one pass over a dataset: over its batches, with positions, or its rows."""
+"""The iterator over the batches of one pass over a dataset, with their positions."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from fastload.plan.position import BatchPosition, batch_position_of
-from fastload.plan.rank_split import steps_over
 from fastload.runtime.tracing import untraced
 
 if TYPE_CHECKING:
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from fastload.batch.batch import Batch
     from fastload.dataset.epochs import EpochCell
     from fastload.dataset.passes.feed import Feed
-    from fastload.plan.intervals import Int64s
     from fastload.plan.position import Position, WorkerSlot
 
 __all__ = ["EpochIterator"]
@@ -35,15 +33,13 @@ class EpochIterator:
         feed: the feed that the batches come from.
         start: the position where the pass begins.
         part: the slot of this worker.
-        skipped: numbers of the steps that the pass leaves out, counted from its first step;
-            None = no step.
         cell: the cell in which the pass has begun; the batches carry its `order`.
         of: digest of the files and the order of the dataset, which its batches carry.
 
     Attributes:
         start: the position where the pass begins.
         part: the slot of this worker.
-        taken: number of batches delivered; of rows, if the pass delivers single rows.
+        taken: number of batches delivered.
         finished: True once the pass is exhausted, was closed or was ended.
         consuming_s: seconds that the consumer has spent between batches.
     """
@@ -53,7 +49,6 @@ class EpochIterator:
         feed: Feed,
         start: Position,
         part: WorkerSlot,
-        skipped: Int64s | None,
         cell: EpochCell,
         *,
         of: str,
@@ -62,7 +57,6 @@ class EpochIterator:
         self._of = of
         self._cell = cell
         self._order = cell.order
-        self._skipped = skipped
         self._counts = True  # the pass takes an epoch
         self.finished = False
         self.consuming_s = 0.0
@@ -71,9 +65,7 @@ class EpochIterator:
         self._delivered_before = (start.taken - 1) * part.workers + part.worker + 1
         self._feed = feed
         self.taken = 0
-        self._unit = "batches"  # what `taken` counts
         self._held: Batch | None = None  # a batch that was not handed out, because of Ctrl-C
-        self._unsplit: Batch | None = None  # the batch whose rows are being made
         self._ended: str | None = None  # why the pass raises, if something else ended it
         self._handed_out_at: float | None = None
 
@@ -101,33 +93,15 @@ class EpochIterator:
 
     @untraced
     def __next__(self) -> Batch:
-        batch = self._next(1)
+        batch = self._next()
         if batch is None:
             raise StopIteration
         return batch
 
-    def rows(self) -> RowIterator:
-        """Return an iterator over the rows of the batches, instead of over the batches."""
-        self._unit = "rows"
-        return RowIterator(self)
-
-    @untraced
-    def next_rows(self) -> dict[str, list[Any]] | None:
-        """Return the rows of the next batch by output, not counted yet; None at the end."""
-        if self._unsplit is None:
-            self._unsplit = self._next(0)
-        batch = self._unsplit
-        if batch is None:
-            return None
-        lead = self._feed.lead
-        rows = {name: list(value)[lead:] for name, value in batch.items()}
-        self._unsplit = None
-        return rows
-
     def close(self) -> None:
         """Abandon the batches that are left, and behave as exhausted from now on. Idempotent."""
         self.finished = True
-        self._held = self._unsplit = None
+        self._held = None
         self._feed.close()
 
     def end(self, cause: str, advice: str) -> None:
@@ -140,7 +114,7 @@ class EpochIterator:
             advice: what the caller can write instead.
         """
         if not self.finished:
-            self._ended = f"{cause} ended this pass after {self.taken} {self._unit}: {advice}"
+            self._ended = f"{cause} ended this pass after {self.taken} batches: {advice}"
         self.close()
 
     def end_as_ordered(self) -> None:
@@ -148,7 +122,7 @@ class EpochIterator:
         if self._order[0] and (ended := self._cell.ended) is not None:
             self.end(*ended)
 
-    def _next(self, counts: int) -> Batch | None:
+    def _next(self) -> Batch | None:
         self.end_as_ordered()
         if (self.finished or self._ended is not None) and self._is_over():
             return None
@@ -157,7 +131,7 @@ class EpochIterator:
         batch = self._held
         try:
             if batch is None:
-                batch = self._feed.next(self._mark_after(self.taken + counts))
+                batch = self._feed.next(self._mark_after(self.taken + 1))
         except Exception as error:
             # The core raises RuntimeError if another thread closes the scan during the wait.
             if type(error) is RuntimeError and self._is_over():
@@ -175,7 +149,7 @@ class EpochIterator:
         if not self._counts:  # a warning was raised as an error, and the pass goes on
             self._set_counts(True)
         self._handed_out_at = time.perf_counter()
-        self.taken += counts
+        self.taken += 1
         self._held = None
         return batch
 
@@ -191,48 +165,4 @@ class EpochIterator:
 
     def _mark_after(self, taken: int) -> BatchPosition:
         delivered = self._delivered_before + taken * self.part.workers if taken else 0
-        if self._skipped is not None and taken:
-            delivered = steps_over(self._skipped, delivered)
         return BatchPosition(self.start, self.part, delivered, None, self._of, *self._order)
-
-
-class RowIterator:
-    """The iterator over the rows of one pass, which counts each row as delivered.
-
-    The count alone says which row is next, so a call that Ctrl-C interrupts loses no row.
-
-    Args:
-        batches: the pass that the rows come from.
-    """
-
-    def __init__(self, batches: EpochIterator) -> None:
-        self._batches = batches
-        # The rows of one batch, by output: a tuple for each row would be one more object for
-        # Python's garbage collector to visit.
-        self._rows: dict[str, list[Any]] = {}
-        self._stop = 0  # the count after these rows
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return self
-
-    def __repr__(self) -> str:
-        return repr(self._batches)
-
-    def __next__(self) -> dict[str, Any]:
-        batches = self._batches
-        batches.end_as_ordered()
-        while batches.finished or batches.taken == self._stop:
-            self._rows = {}  # freed before there are more
-            following = batches.next_rows()
-            if following is None:
-                raise StopIteration
-            self._rows = following
-            self._stop = batches.taken + min(map(len, following.values()), default=0)
-        place = batches.taken - self._stop  # from the last row on, so less than 0
-        row = {name: values[place] for name, values in self._rows.items()}
-        batches.taken += 1
-        return row
-
-    def close(self) -> None:
-        """Abandon the rows that are left, and behave as exhausted from now on. Idempotent."""
-        self._batches.close()

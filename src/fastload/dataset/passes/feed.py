@@ -25,10 +25,6 @@ __all__ = ["BlockFeed", "Feed", "OpenFeed", "RereadFeed", "WrappedFeed", "weakly
 class Feed(Protocol):
     """A source of batches for a pass."""
 
-    @property
-    def lead(self) -> int:
-        """Number of rows at the start of the latest batch that must not be delivered."""
-
     def next(self, mark: BatchPosition) -> Batch | None:
         """Return the next batch, with the position `mark`; None at the end."""
 
@@ -120,13 +116,11 @@ class _ReopenedFeed(WrappedFeed):
 
     Args:
         feed: the feed of the whole pass.
-        counts_rows: True if the pass hands out single rows.
     """
 
-    def __init__(self, feed: OpenFeed, *, counts_rows: bool) -> None:
+    def __init__(self, feed: OpenFeed) -> None:
         super().__init__(feed)
-        self._counts_rows = counts_rows
-        self._handed_out = 0  # batches, or rows if `counts_rows`
+        self._handed_out = 0  # batches
         self._got: Batch | None = None  # a batch that was not counted yet, because of Ctrl-C
         self._given_up = False  # the feed was closed, and the rest is not open yet
 
@@ -137,11 +131,6 @@ class _ReopenedFeed(WrappedFeed):
     def _rest_of(self, handed_out: int) -> OpenFeed:
         """Open a feed over the rest of the pass, after what was handed out so far."""
         raise NotImplementedError
-
-    @property
-    def lead(self) -> int:
-        """Number of rows at the start of the latest batch that must not be delivered."""
-        return self._feed.lead
 
     def next(self, mark: BatchPosition) -> Batch | None:
         """Return the next batch, with the position `mark`; None at the end."""
@@ -158,8 +147,7 @@ class _ReopenedFeed(WrappedFeed):
                 self._reopen()
         if batch is not None:
             self._got = batch
-            rows = batch.rows - self.lead if self._counts_rows else 1
-            self._handed_out += rows
+            self._handed_out += 1
             self._got = None
         return batch
 
@@ -192,8 +180,7 @@ class BlockFeed(_ReopenedFeed):
         engine: the engine of the feed.
         rest: opens a feed of the files over the rest of the pass, given the error because of which
             a row group can't be kept (None = the pass before met it), and the count of batches
-            handed out so far (of rows, if `counts_rows`).
-        counts_rows: True if the pass hands out single rows.
+            handed out so far.
     """
 
     def __init__(
@@ -201,10 +188,8 @@ class BlockFeed(_ReopenedFeed):
         feed: OpenFeed,
         engine: BlockEngine,
         rest: Callable[[UncacheableError | None, int], OpenFeed],
-        *,
-        counts_rows: bool,
     ) -> None:
-        super().__init__(feed, counts_rows=counts_rows)
+        super().__init__(feed)
         self._engine = engine
         self._rest = rest
         self._cause: UncacheableError | None = None  # the error because of which it was closed
@@ -237,19 +222,11 @@ class RereadFeed(_ReopenedFeed):
 
     Args:
         feed: the feed of the whole pass.
-        rest: opens a feed over the rest of the pass, given the count of batches handed out so far
-            (of rows, if `counts_rows`).
-        counts_rows: True if the pass hands out single rows.
+        rest: opens a feed over the rest of the pass, given the count of batches handed out so far.
     """
 
-    def __init__(
-        self,
-        feed: OpenFeed,
-        rest: Callable[[int], OpenFeed],
-        *,
-        counts_rows: bool,
-    ) -> None:
-        super().__init__(feed, counts_rows=counts_rows)
+    def __init__(self, feed: OpenFeed, rest: Callable[[int], OpenFeed]) -> None:
+        super().__init__(feed)
         self._rest = rest
         self._tried: set[tuple[int, int]] = set()
 

@@ -167,17 +167,16 @@ class FeedFactory:
             engine.replaced = True
             return opened(self.engines.fall_back(cause), handed_out)
 
-        return BlockFeed(feed, engine, rest, counts_rows=self.engines.yields_rows)
+        return BlockFeed(feed, engine, rest)
 
     def _rereading(self, feed: OpenFeed, rest: Callable[[int], OpenFeed]) -> OpenFeed:
         """Wrap a feed over files of stores in a RereadFeed, unless corrupt row groups are skipped.
 
         Such a feed reads row groups again by itself.
         """
-        engines = self.engines
-        if self.report is not None or not engines.source.remote:
+        if self.report is not None or not self.engines.source.remote:
             return feed
-        return RereadFeed(feed, rest, counts_rows=engines.yields_rows)
+        return RereadFeed(feed, rest)
 
     def _scanning(self, engine: Engine, read_plan: ReadPlan, before: core.Scan | None) -> ScanFeed:
         scan = engine.start(read_plan, self.engines.batch_rows, before)
@@ -208,8 +207,7 @@ class FeedFactory:
         if not steps:
             return feed
         engines = self.engines
-        unit = "rows" if engines.yields_rows else "batches"
-        return SteppedFeed(feed, steps, order, engines.source.files, engines.prefetch, unit)
+        return SteppedFeed(feed, steps, order, engines.source.files, engines.prefetch)
 
     def _count_copy(self) -> None:
         self.copied_batches += 1

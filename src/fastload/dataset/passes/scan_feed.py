@@ -44,14 +44,11 @@ class ScanFeed:
         batches: number of batches of the scan.
 
     Attributes:
-        lead: as in `Feed`.
         on_opened: a function that prepares the next pass in small steps, so that no batch waits
             for all of the steps; None = no call. Called with the scan after each batch once
             the scan has opened its last window, until the function returns True (no step is
             left). Called with None if the scan is given up for another scan.
     """
-
-    lead = 0
 
     def __init__(
         self, engine: Engine, scan: core.Scan, on_copy: Callable[[], None], batches: int
@@ -180,10 +177,10 @@ class SkippingFeed(ScanFeed):
                 return None
             # Python looks at signals in calls. Without a call, Ctrl-C does not lose the batch.
             rows, lead = lent.rows, self._lead
-            self.lead, self._lead = lead, lead - rows if lead > rows else 0
-            if rows > lead:
-                self._next_row += rows - lead
+            if not lead:
+                self._next_row += rows
                 return lent
+            self._lead = lead - rows if lead > rows else 0
 
     def _restart(self, error: CorruptFileError, window: int, file: int, row_group: int) -> None:
         """Start a new scan that leaves out a row group.

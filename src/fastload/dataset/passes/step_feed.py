@@ -37,10 +37,6 @@ class SteppedFeed(WrappedFeed):
         order: seed and epoch, from which the seeds of the rows are derived.
         files: the files of the dataset, for messages.
         prefetch: most batches to work on ahead of the consumer.
-        unit: the unit in which positions count: "batches" or "rows".
-
-    Attributes:
-        lead: as in `Feed`.
     """
 
     def __init__(
@@ -50,14 +46,11 @@ class SteppedFeed(WrappedFeed):
         order: SeedKey,
         files: Sequence[SourceFile],
         prefetch: int,
-        unit: str,
     ) -> None:
         super().__init__(feed)
-        self.lead = 0
         self._steps = steps
         self._order = order
         self._files = files
-        self._unit = unit
         self._ahead = min(prefetch, steps.most_ahead)
         self._works: deque[_Work] = deque()
         self._ended = False
@@ -76,7 +69,6 @@ class SteppedFeed(WrappedFeed):
             self._steps.seconds += time.perf_counter() - start - self._feed_s
         if work is None:
             return None
-        self.lead = work.lead
         # An interrupt until here leaves the batch to the next call. Python looks at signals in
         # calls, so there is none from here on.
         if self._works:  # another thread may close the feed
@@ -115,7 +107,7 @@ class SteppedFeed(WrappedFeed):
                 self._take(mark)
             except Exception as error:  # noqa: BLE001 - raised in place of its batch
                 self._ended = True
-                self._works.append(_Work(None, 0, error))
+                self._works.append(_Work(None, error))
 
     def _take(self, mark: BatchPosition) -> None:
         """Wait for the next batch, and begin the work on it."""
@@ -129,15 +121,14 @@ class SteppedFeed(WrappedFeed):
             self._ended = True
             return
         running = run_steps(self._got, self._steps, self._order, self._files, self._steps.pool)
-        work = _Work(running, self._feed.lead)
+        work = _Work(running)
         self._got = None
         self._works.append(work)
         work.go_on()
 
     def _location(self, mark: BatchPosition) -> str:
         delivered = sum(leg.delivered for leg in mark.position.progress)
-        before = delivered - (self._unit == "batches")
-        return f"after {before} {self._unit} of epoch {mark.start.epoch}"
+        return f"after {delivered - 1} batches of epoch {mark.start.epoch}"
 
 
 class _Work:
@@ -145,21 +136,17 @@ class _Work:
 
     Args:
         running: the running steps; None if the feed raised `error`.
-        lead: as in `Feed`.
         error: the error that the feed raised instead of the batch.
 
     Attributes:
-        lead: as in `Feed`.
         batch: the batch, once the steps have finished.
     """
 
     def __init__(
         self,
         running: Generator[Job, None, Batch] | None,
-        lead: int,
         error: BaseException | None = None,
     ) -> None:
-        self.lead = lead
         self._running = running
         self._job: Job | None = None  # the job that the steps wait for
         self.batch: Batch | None = None

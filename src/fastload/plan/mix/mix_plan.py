@@ -7,8 +7,7 @@ batches of each source are split among the workers in contiguous parts, worker 0
 count of delivered batches says exactly which rows of which source are left.
 
 With canonical slices, a batch of a source is a step of all ranks. The mix is then planned as a mix
-of one rank, and each rank delivers its slices of the steps: see module `canonical`. Steps that
-`skip_steps` leaves out are drawn, and count as delivered: see module `rank_split`.
+of one rank, and each rank delivers its slices of the steps: see module `canonical`.
 
 In a mix with stop="repeat", a source that ends begins anew: a repetition is an epoch of the source
 in an order of its own. If the order decides the number of units, as with packed rows, repetitions
@@ -25,10 +24,10 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import numpy as np
 
 from fastload.plan.mix.draws import Stock, draw_sources
-from fastload.plan.mix.source_share import SourceShare, batch_numbers, ranges_to_deliver
+from fastload.plan.mix.source_share import SourceShare
 from fastload.plan.permutation import stream_key
-from fastload.plan.position import going_on, merged, steps_of
-from fastload.plan.rank_split import expect_delivered, skipped_steps
+from fastload.plan.position import going_on, merged
+from fastload.plan.rank_split import expect_delivered
 from fastload.plan.steps import StepShare
 from fastload.plan.units.canonical import merged_ranks, slices_of_rank, step_of_all_ranks
 
@@ -81,10 +80,8 @@ class _Slot(NamedTuple):
         rank: number of the worker's rank in the splits of the sources.
         slices: the canonical slices that the worker's rank delivers; None = there are no slices.
         workers: number of workers of each rank.
-        turn: of the steps that are not left out, the worker delivers the steps turn,
-            turn + workers, ...
+        turn: the worker delivers the steps turn, turn + workers, ... of the leg.
         delivered: how many of these steps, from the first on, were delivered.
-        done: number of steps of the leg that are over.
     """
 
     rank: int
@@ -92,7 +89,6 @@ class _Slot(NamedTuple):
     workers: int
     turn: int
     delivered: int
-    done: int
 
 
 class MixPlan:
@@ -102,21 +98,14 @@ class MixPlan:
         mixture: the sources and how they are drawn.
         state: progress of the epoch when the worker's leg begins.
         slot: the worker in the leg.
-        skipped: numbers of the steps of the leg that the epoch leaves out, ascending.
 
     Attributes:
         order: source of each batch of the worker, (batches,).
-        skipped: numbers of the steps that the epoch leaves out, counted from the first step of the
-            worker's leg that is not over.
     """
 
-    def __init__(self, mixture: Mixture, state: _MixState, slot: _Slot, skipped: Int64s) -> None:
-        count = len(state.rest)
-        steps = np.arange(count) if not len(skipped) else np.delete(np.arange(count), skipped)
-        self._own = steps[slot.turn :: slot.workers]
-        self._own_sources = state.rest[self._own]
+    def __init__(self, mixture: Mixture, state: _MixState, slot: _Slot) -> None:
+        self._own_sources = state.rest[slot.turn :: slot.workers]
         self.order = self._own_sources[slot.delivered :]
-        self.skipped = skipped[skipped >= slot.done] - slot.done
         self._mixture = mixture
         self._state = state
         self._slot = slot
@@ -124,28 +113,25 @@ class MixPlan:
     def shares(self, source: int) -> Iterator[SourceShare]:
         """Yield the shares that the batches of a source come from, in the order of delivery.
 
-        There is one share for each repetition. With `skip_steps`, a repetition may have two.
+        There is one share for each repetition.
 
         Args:
             source: number of the source.
         """
         slot = self._slot
         steps = np.flatnonzero(self._state.rest == source)
-        of_source = self._own_sources == source
-        own = self._own[of_source]
-        delivered = int(np.count_nonzero(of_source[: slot.delivered]))
-        first = 0
+        delivered = int(np.count_nonzero(self._own_sources[: slot.delivered] == source))
+        before = 0  # the worker's batches of the repetitions before
         for run in _runs(self._mixture, self._state, source, len(steps)):
             seed, split, _ = run.repetition
-            of_run = steps[run.start : run.stop]
-            stop = int(np.searchsorted(own, of_run[-1], side="right"))
-            numbers = batch_numbers(of_run, slot.workers, own[first:stop])
-            for ranges in ranges_to_deliver(numbers, split.most - 1):
-                count = int((ranges[:, 1] - ranges[:, 0]).sum())
-                if delivered < first + count:
-                    gone = max(0, delivered - first)
-                    yield SourceShare(seed, split, slot.rank, slot.slices, ranges, gone)
-                first += count
+            turns = steps[run.start : run.stop] % slot.workers
+            first = int(np.count_nonzero(turns < slot.turn))
+            count = int(np.count_nonzero(turns == slot.turn))
+            if count and delivered < before + count:
+                gone = max(0, delivered - before)
+                batches = range(first, first + count)
+                yield SourceShare(seed, split, slot.rank, slot.slices, batches, gone)
+            before += count
 
 
 def mix_plan(
@@ -179,12 +165,10 @@ def mix_plan(
     before, done = going_on(progress, world, part.workers)
     state = _state_on(mixture, epoch, before, world)
     expect_delivered(done, len(state.rest), state.world)
-    skipped = skipped_steps(mixture.skip_steps, steps_of(before), len(state.rest))
-    steps = done - int(np.searchsorted(skipped, done))
-    turn = (part.worker + steps) % part.workers
-    delivered = -(-max(0, steps - turn) // part.workers)
-    slot = _Slot(rank, slices, part.workers, turn, delivered + skip_batches, done)
-    return MixPlan(mixture, state, slot, skipped)
+    turn = (part.worker + done) % part.workers
+    delivered = -(-max(0, done - turn) // part.workers)
+    slot = _Slot(rank, slices, part.workers, turn, delivered + skip_batches)
+    return MixPlan(mixture, state, slot)
 
 
 def mix_batches(mixture: Mixture, epoch: int, progress: Sequence[Leg], world: int) -> int:
@@ -197,8 +181,7 @@ def mix_batches(mixture: Mixture, epoch: int, progress: Sequence[Leg], world: in
     if mixture.canonical_ranks is not None:
         slices_of_rank(mixture.canonical_ranks, 0, world)
         progress, world = merged_ranks(progress), 1
-    left = len(_state_on(mixture, epoch, merged(progress), world).rest)
-    return left - len(skipped_steps(mixture.skip_steps, steps_of(progress), left))
+    return len(_state_on(mixture, epoch, merged(progress), world).rest)
 
 
 def mix_step(
@@ -226,7 +209,9 @@ def mix_step(
     runs = _runs(mixture, state, source, len(steps))
     run = next(run for run in runs if draw < run.stop)
     of_run = steps[run.start : run.stop]
-    batch = int(batch_numbers(of_run, step.workers, np.array([planned.number]))[0])
+    turns, turn = of_run % step.workers, planned.number % step.workers
+    earlier = (turns < turn) | ((turns == turn) & (of_run < planned.number))
+    batch = int(np.count_nonzero(earlier))
     seed, split, _ = run.repetition
     for number in step.ranks(rank):
         if slices is None:

@@ -105,7 +105,6 @@ class Mixture:
         stop: when the mix ends (see `draw_sources`).
         seed: seed of the mix.
         seeds: seed of each source.
-        skip_steps: numbers of steps of the mix that each epoch leaves out, ascending.
         canonical_ranks: slices of each source of which each step takes as many rows; None = the
             sources have no such slices.
         states: progress of epochs, which `mix_plan` keeps here.
@@ -116,7 +115,6 @@ class Mixture:
     stop: Stop
     seed: int
     seeds: tuple[int, ...]
-    skip_steps: tuple[int, ...] = ()
     canonical_ranks: int | None = None
     states: Newest[object] = field(default_factory=lambda: Newest(_KEPT_STATES), repr=False)
 

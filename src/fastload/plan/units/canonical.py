@@ -21,8 +21,10 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fastload.plan.permutation import permutation
-from fastload.plan.rank_split import RankSplit, Share, joined, whole_epoch
+from fastload.plan.rank_split import RankSplit, Share, whole_epoch
 from fastload.plan.steps import step_of_leg
 from fastload.plan.units.units import RowUnits, Units
 
@@ -174,10 +176,6 @@ class CanonicalUnits(Units):
         steps = super().share(_of_all_ranks(at), replace(part, world=1, rank=0))
         return replace(steps, slices=slices)
 
-    def steps_left(self, at: Position, part: WorkerSlot) -> int:
-        """Return the steps that are left after a position, `skip_steps` included."""
-        return super().steps_left(_of_all_ranks(at), replace(part, world=1))
-
     def step_shares(
         self, at: Position, steps: Iterable[StepOfLeg], rank: int | None
     ) -> Iterator[StepShare]:
@@ -208,7 +206,7 @@ class CanonicalUnits(Units):
         latest = self._latest_shares
         if latest is None or latest[0][0] is not mine.positions or latest[0][1:] != name:
             split, steps = self._split(at), mine.positions.tolist()
-            shares = [joined([split.share(k, a, b) for a, b in steps]) for k in mine.slices]
+            shares = [_joined([split.share(k, a, b) for a, b in steps]) for k in mine.slices]
             self._latest_shares = latest = (mine.positions, *name), shares
         return latest[1]
 
@@ -217,6 +215,13 @@ class CanonicalUnits(Units):
         total = self.units.total(at)
         positions = whole_epoch(total, options)
         return RankSplit(positions, self._slices, options, options.limited(total))
+
+
+def _joined(shares: Sequence[Share]) -> Share:
+    """Return one share that delivers several shares in turn; only the last may repeat a row."""
+    parts = [np.zeros((0, 2), np.int64), *(share.positions for share in shares)]
+    repeated = shares[-1].repeated if shares else -1
+    return Share(np.concatenate(parts), sum(share.repeats for share in shares), repeated)
 
 
 def _of_all_ranks(at: Position) -> Position:

@@ -119,12 +119,6 @@ class Units(ABC):
             self._latest_share = latest = name, share(*name)
         return latest[1]
 
-    def steps_left(self, at: Position, part: WorkerSlot) -> int:
-        """Return the steps that are left after a position, `skip_steps` included."""
-        every = replace(self.options, skip_steps=())
-        total = self.total(at)
-        return batches(total, every, at.progress, part.world, None, part.workers)
-
     def step_shares(
         self, at: Position, steps: Iterable[StepOfLeg], rank: int | None
     ) -> Iterator[StepShare]:

@@ -57,7 +57,6 @@ __all__ = [
     "text_of",
     "text_of_batches",
     "token_units",
-    "work_is_balanced",
 ]
 
 # The most characters of a column's name in a state, but for what says that it is cut.
@@ -89,18 +88,6 @@ def spec_of(text: str) -> Pack | TokenBudget:
         return TokenBudget(output, int(number), padded=padded, max_rows=max_rows, long="alone")
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"Expected the text of a Pack or TokenBudget, got {text!r}") from error
-
-
-def work_is_balanced(options: Options) -> bool:
-    """Return True if units come in a random order that gives ranks about the same work.
-
-    Such units are packed rows of whole documents, and batches of rows of like lengths.
-    """
-    text = options.pack or options.budget
-    if text is None or not options.shuffle:
-        return False
-    spec = spec_of(text)
-    return spec.padded if isinstance(spec, TokenBudget) else spec.fit == "best"
 
 
 def options_by_tokens(

@@ -50,7 +50,7 @@ class Description:
     columns: Sequence[str] | str | None = None
     filters: Any = None
     preprocess: Sequence[str] = ()
-    batch_size: int | None = 4096
+    batch_size: int = 4096
     rank: int | None = None
     world_size: int | None = None
     threads: int | None = None
@@ -58,7 +58,7 @@ class Description:
     part: tuple[int, int] = (0, 1)
     since_ns: int | None = None
 
-    def open(self) -> FastParquetDataset[Any]:
+    def open(self) -> FastParquetDataset:
         """Open the dataset."""
         return FastParquetDataset(
             self.source,

@@ -67,7 +67,7 @@ def warm_on_ray(
     )
     with contextlib.ExitStack() as stack:
         # A wrong description fails here, before Ray starts; and the footers are cached.
-        dataset = stack.enter_context(replace(description, batch_size=None).open())
+        dataset = stack.enter_context(replace(description, batch_size=1).open())
         rows = len(dataset)
         dataset.close()
         # Ray prints messages about dead workers to stdout, which is for the result.

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["step_report"]
 
 # The arguments of a dataset that a state holds as they were given.
-_KEPT = ("shuffle", "limit")
+_KEPT = ("shuffle", "drop_last", "uneven", "offset")
 # The most memory in which lengths of lists are read.
 _MOST_BYTES = 1 << 30
 # A run that counts lists of strings reads these through Hash or Codes; the number of buckets does
@@ -81,7 +81,7 @@ def step_report(
     opened = Source.open(source)
     try:
         options, split, spec = _options(state["order"], position.seed)
-        filtered = state["order"]["filters"]
+        filtered = state["order"].get("filters")
     except (KeyError, TypeError, AttributeError) as error:
         raise no_state(state, error) from error
     predicate, filter_schema = Predicate(), None
@@ -105,6 +105,7 @@ def step_report(
     if spec is None:
         units = row_units(kept.row_groups, options)
     else:
+        assert options.tokens_of is not None
         lengths = _lengths(spec, options.tokens_of, opened, kept)
         units = token_units(spec, lengths, options)
     shares = list(units.step_shares(position, [place], None))
@@ -127,8 +128,9 @@ def step_report(
 
 def _options(order: Mapping[str, Any], seed: int) -> tuple[Options, Any, Pack | TokenBudget | None]:
     """Return the options, the split, and the way of packing or the budget that a run had."""
-    pack, batch_size, window = order.get("pack"), order["batch_size"], order["shuffle_window"]
+    pack, batch_size, window = order.get("pack"), order["batch_size"], order.get("shuffle_window")
     budget = batch_size if isinstance(batch_size, str) else None
+    text = pack if budget is None else budget
     for value in order.values():
         if isinstance(value, int) and not isinstance(value, bool):
             counted(value)
@@ -137,63 +139,51 @@ def _options(order: Mapping[str, Any], seed: int) -> tuple[Options, Any, Pack | 
         slices or 1 if budget is not None else batch_size,
         **{name: order[name] for name in _KEPT},
         seed=seed,
-        drop_last=order.get("drop_last", False),
-        uneven=order.get("uneven", "wrap"),
-        offset=order.get("offset", 0),
+        limit=order.get("limit"),
         canonical_ranks=slices,
         pack=pack,
         budget=budget,
-        tokens_of=order.get("tokens_of"),
+        tokens_of=None if text is None else order["tokens_of"],
     )
-    text = pack if budget is None else budget
     spec = None if text is None else spec_of(text)
     if window is not None:
-        slices = order.get("window_slices", 1)
         options = replace(
-            options.in_windows(Window(window, slices)), forms_in_windows=not options.shuffle
+            options.in_windows(Window(window, order["window_slices"])),
+            forms_in_windows=not options.shuffle,
         )
-    elif isinstance(spec, TokenBudget) or (spec is not None and spec.fit == "best"):
-        raise ValueError(
-            "Expected a state with the shuffle_window in which batches by tokens are formed, got "
-            "one of an earlier version, which has none without shuffle: call rows_of() of the "
-            "dataset"
-        )
-    if order["split"] is None:
+    split = order.get("split")
+    if split is None:
         return options, None, spec
     try:
-        return options, ast.literal_eval(order["split"]), spec
+        return options, ast.literal_eval(split), spec
     except SyntaxError:
         raise ValueError(
             "Expected a split whose columns have short names, got one that the state cut short: "
-            f"{order['split']}: call rows_of() of the dataset"
+            f"{split}: call rows_of() of the dataset"
         ) from None
 
 
-def _lengths(
-    spec: Pack | TokenBudget, column: str | None, source: Source, kept: EpochRows
-) -> Lengths:
+def _lengths(spec: Pack | TokenBudget, column: str, source: Source, kept: EpochRows) -> Lengths:
     """Return the lengths of the lists that a spec counts.
 
     Args:
         spec: the way of packing, or the budget.
-        column: name of the column in the files; None = a state of an earlier version does not say,
-            and the column has the name of the output.
+        column: name of the column in the files.
         source: the files.
         kept: the rows that stay.
     """
-    if column is not None and len(column) > MOST_NAME:
+    if len(column) > MOST_NAME:
         raise ValueError(
             "Expected a column of tokens with a short name, got one that the state cut short: "
             f"{column}: call rows_of() of the dataset"
         )
     output = spec.output if isinstance(spec, Pack) else spec.column
-    name = output if column is None else column
 
     def read(nulls: Nulls) -> Lengths:
-        columns: dict[str, Any] = {output: name}
+        columns: dict[str, Any] = {output: column}
         projection = plan_columns(source, columns, nulls=nulls, check_nulls=False)
         if projection.outputs[0].field.kind is not None:
-            columns = {output: Hash(name, _BUCKETS)}
+            columns = {output: Hash(column, _BUCKETS)}
             projection = plan_columns(source, columns, nulls=nulls, check_nulls=False)
         return lengths_of(spec, source, projection, kept, IO(), _MOST_BYTES)
 

@@ -117,8 +117,7 @@ def roof_share(entry: Entry) -> float | None:
 
 def is_kept(entry: Entry) -> bool:
     """Return True if a contender was measured with pages that it keeps decompressed in memory."""
-    # Records of earlier versions have no such key.
-    return bool(entry.get("kept_bytes"))
+    return bool(entry["kept_bytes"])
 
 
 def is_absent(left_out: Entry) -> bool:
