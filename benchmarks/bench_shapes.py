@@ -243,6 +243,7 @@ SHAPES = {
         lambda: floats(250_000, 10),
         4,
         options={"global_batch_size": _BATCH_ROWS, "canonical_ranks": 64},
+        peers=(),
     ),
     "take of 32 lists": Shape(lambda: lists(100_000, 50), 4, takes=True),
     "a rank of 512": Shape(

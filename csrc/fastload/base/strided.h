@@ -19,12 +19,15 @@ void StoreStrided(const T* items, int64_t rows, Destination to) {
   }
 }
 
-// Writes one element per row: the next item where `valid` is 1, `fill` where `valid` is
-// 0. There are as many items as ones in `valid`. Reads one item past the last.
+// Writes one element of an unsigned type per row: the next item where `valid` is 1,
+// `fill` where `valid` is 0. There are as many items as ones in `valid`. Reads one item
+// past the last.
 template <typename T>
 void Spread(const T* items, const uint8_t* valid, int64_t rows, T fill, Destination to) {
   for (int64_t i = 0; i < rows; ++i) {
-    const T item = valid[i] != 0 ? *items : fill;
+    // A branch would be mispredicted for every other row.
+    const auto ones = static_cast<T>(-static_cast<T>(valid[i]));
+    const auto item = static_cast<T>(fill ^ ((fill ^ *items) & ones));
     std::memcpy(to.out + i * to.stride, &item, sizeof(T));
     items += valid[i];
   }

@@ -107,7 +107,45 @@ Status ListAssembler::AddStarts(const LevelSpan& span) {
   return Status::OK();
 }
 
+bool ListAssembler::AddFlat(const LevelSpan& span) {
+  const int element = thresholds_.element.front();
+  const int present = thresholds_.max_definition;
+  std::array<int64_t, LevelStream::kBlockLevels> starts;
+  std::array<uint8_t, LevelStream::kBlockLevels> known;  // 1 = the list is not null
+  size_t lists = 0;
+  size_t items = 0;
+  unsigned inside = reached_ == 1 ? 1 : 0;
+  unsigned wrong = 0;
+  unsigned nulls = 0;
+  for (int64_t i = 0; i < span.levels; ++i) {
+    const int repetition = span.repetition[i];
+    const int definition = span.definition[i];
+    const unsigned begins = repetition == 0 ? 1 : 0;
+    const unsigned has_item = definition >= element ? 1 : 0;
+    const unsigned is_known = definition >= element - 1 ? 1 : 0;
+    starts[lists] = counts_[1] + static_cast<int64_t>(items);
+    known[lists] = static_cast<uint8_t>(is_known);
+    present_[items] = definition == present ? 1 : 0;
+    lists += begins;
+    items += has_item;
+    wrong |= (begins ^ 1) & ((has_item & inside) ^ 1);
+    wrong |= repetition > 1 ? 1 : 0;
+    nulls |= is_known ^ 1;
+    inside = has_item;
+  }
+  if (wrong != 0 || (nulls != 0 && !spec_->null_lists)) return false;
+  auto& ends = offsets_->front();
+  ends.insert(ends.end(), starts.data(), starts.data() + lists);
+  if (valid_ != nullptr)
+    valid_->insert(valid_->end(), known.data(), known.data() + lists);
+  pending_ = static_cast<int64_t>(items);
+  counts_[1] += pending_;
+  reached_ = static_cast<int>(inside);
+  return true;
+}
+
 Status ListAssembler::AddBytes(const LevelSpan& span) {
+  if (levels_ == 1 && depth_ == 1 && AddFlat(span)) return Flush();
   const int64_t n = span.levels;
   const uint8_t* repetition = span.repetition;
   const uint8_t* definition = span.definition;

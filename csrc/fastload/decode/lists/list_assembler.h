@@ -45,6 +45,9 @@ class ListAssembler {
   Status AddRows(const LevelSpan& span);
   Status AddStarts(const LevelSpan& span);
   Status AddBytes(const LevelSpan& span);
+  // Adds a span of one level of lists that vary in length, without a branch on each
+  // level. Returns false, and adds nothing, if a level is wrong.
+  bool AddFlat(const LevelSpan& span);
   // Handles a level that begins a list, or adds to a list other than the innermost.
   Status Enter(int repetition, int definition);
   Status NoElement(int level, int definition);

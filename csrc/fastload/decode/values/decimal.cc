@@ -182,6 +182,15 @@ double UnscaledInteger::ToDouble(int scale) const {
   return negative_ ? -magnitude : magnitude;
 }
 
+double DecimalScale::ApplyInexact(int64_t value) const {
+  if (value != 0 && scale_ > 0 && scale_ < static_cast<int>(kReciprocals.size())) {
+    const auto bits = static_cast<uint64_t>(value);
+    const auto nearest = NearestByReciprocal(value < 0 ? ~bits + 1 : bits, scale_);
+    if (nearest.has_value()) return value < 0 ? -*nearest : *nearest;
+  }
+  return UnscaledInteger(value).ToDouble(scale_);
+}
+
 double DecimalScale::Apply(const UnscaledInteger& integer) const {
   const auto narrow = integer.ToInt64();
   return narrow.has_value() ? Apply(*narrow) : integer.ToDouble(scale_);

@@ -67,11 +67,13 @@ class DecimalScale {
       // double.
       return static_cast<double>(value) / kPowersOfTen[static_cast<size_t>(scale_)];
     }
-    return UnscaledInteger(value).ToDouble(scale_);
+    return ApplyInexact(value);
   }
   double Apply(const UnscaledInteger& integer) const;
 
  private:
+  double ApplyInexact(int64_t value) const;
+
   static constexpr int64_t kExactIntegers = int64_t{1} << 53;
   // 10^22 is the largest power that a double holds exactly
   static constexpr int kExactPowers = 23;

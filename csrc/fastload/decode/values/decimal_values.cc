@@ -88,7 +88,17 @@ Result<bool> DecimalValues::Load(const uint8_t* raw, int64_t n, uint8_t* out,
     }(std::make_integer_sequence<int, 8>());
     return true;
   }
+  const bool is_pair = physical_ == parquet::Type::FIXED_LEN_BYTE_ARRAY && width_ == 16;
   for (int64_t i = 0; i < n; ++i) {
+    if (is_pair && !unscaled_) {
+      const auto high = LoadBigEndian<8>(raw + i * 16);
+      const auto low = LoadBigEndian<8>(raw + i * 16 + 8);
+      if (high == low >> 63) {
+        const double value = scale_.Apply(low);
+        std::memcpy(out + i * 8, &value, sizeof(value));
+        continue;
+      }
+    }
     ARROW_ASSIGN_OR_RAISE(const UnscaledInteger integer, LoadWide(raw + i * width_));
     if (!unscaled_) {
       const double value = scale_.Apply(integer);
