@@ -9,6 +9,7 @@ from fastload.dataset.dataset import FastParquetDataset
 from fastload.dataset.loaders.data_wait import DataWait
 from fastload.dataset.loaders.prefetcher import DevicePrefetcher
 from fastload.dataset.mixes.mix import MixedDataset, mix
+from fastload.dataset.prepare import prepare
 from fastload.dataset.skipping import skip
 from fastload.errors import (
     CacheError,
@@ -39,7 +40,8 @@ __all__ = [
     "FastloadError", "Fixed", "Hash", "Iceberg", "MixedDataset", "NullValueError", "Pack", "Pad",
     "Ragged", "SchemaError", "SourceChangedError", "SourceNotFoundError", "Stack", "StorageError",
     "TokenBudget",
-    "UnsupportedTypeError", "kernel", "mix", "per_block", "per_row", "skip",
+    "UnsupportedTypeError", "kernel", "mix", "per_block", "per_row", "prepare",
+    "skip",
 ]
 # fmt: on
 

@@ -25,6 +25,7 @@ from fastload.dataset.passes.epoch_iterator import EpochIterator
 from fastload.dataset.passes.feed import weakly
 from fastload.dataset.passes.next_pass import LookAhead, NextPass
 from fastload.dataset.passes.open_feed import FeedFactory
+from fastload.dataset.preparing.preparation import Preparation
 from fastload.dataset.process_engine import ProcessEngine
 from fastload.dataset.ranks import Rank, rank_of, resolve_rank
 from fastload.dataset.resumable import Resumable
@@ -55,6 +56,7 @@ from fastload.rows.values.tokens import (
     text_of_batches,
     token_units,
 )
+from fastload.runtime.digest import digest
 from fastload.runtime.disk.cache import Cache, cache_of
 from fastload.runtime.hints import missing_attribute, with_hints
 from fastload.runtime.native import core
@@ -556,6 +558,13 @@ class FastParquetDataset(Resumable):
             extra = self._extra_outputs(self._lasting_steps)
             self._taker = RowTaker(self._engines, self._lists, extra, self._lasting_steps)
         return self._taker.take(indices)
+
+    def _preparation(self) -> Preparation:
+        """Return what writes the rows of this dataset after `preprocess` to files."""
+        self._expect_open()
+        steps = self._lasting_steps.resizing()
+        engines = self._engines.beside(self._lists, self._extra_outputs(steps), steps)
+        return Preparation(engines, steps, digest(self._source.fingerprint, self._predicate.digest))
 
     @untraced
     def by_index(self) -> RowsByIndex:

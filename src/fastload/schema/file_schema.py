@@ -13,6 +13,7 @@ from fastload.errors import SchemaError, UnsupportedTypeError
 from fastload.schema import leaf_types
 from fastload.schema.hub_features import features_of
 from fastload.schema.leaf_types import LeafType
+from fastload.schema.stored_fields import stored_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -39,7 +40,7 @@ class FileSchema:
         indices: indices of the leaves of each path.
         groups: paths of the structs and lists, which have leaves below them.
         inside: index of the leaf below each of them that is read fastest for its levels.
-        features: features of a Hugging Face dataset, by the file's own paths of leaves.
+        features: what the file's metadata says of leaves, by the file's own paths.
     """
 
     path: str
@@ -77,7 +78,7 @@ class FileSchema:
             if names is not None:
                 indices.setdefault(names, []).append(index)
         groups = frozenset(group for found in indices for group in groups_above(found))
-        features = features_of(footer)
+        features = features_of(footer) | stored_fields(footer)
         return cls(path, footer, leaves, types, indices, groups, inside, features)
 
     def find(self, path: Path) -> int | None:
@@ -157,7 +158,13 @@ class FileSchema:
                 f"`{'.'.join(leaf.names)}`"
             ) from None
         feature = self.features.get(leaf.names)
-        if feature is None or found.tensor_shape is not None:
+        if feature is None:
+            return found
+        if feature.dtype is not None and found.kind == "number":
+            found = replace(found, dtype=feature.dtype, cast=True)
+        if feature.unit is not None:
+            found = replace(found, unit=feature.unit)
+        if found.tensor_shape is not None:
             return found
         return replace(found, list_sizes=feature.fixed_sizes(found.list_sizes))
 

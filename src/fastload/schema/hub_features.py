@@ -1,4 +1,4 @@
-"""Features of Hugging Face datasets, which their writer keeps in the metadata of Parquet files."""
+"""Features of columns, which writers keep in the metadata of Parquet files: Hugging Face's."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    import torch
+
     from fastload.runtime.native import core
 
-__all__ = ["Feature", "common_names", "features_of"]
+__all__ = ["Feature", "common_names", "features_of", "metadata_of"]
 
 Path = tuple[str, ...]
 
@@ -32,10 +34,14 @@ class Feature:
         names: names of the classes of a ClassLabel, by number; () = the leaf is none.
         sizes: number of elements of each level of lists around a value, outermost first; 0 =
             lists of varying lengths.
+        dtype: dtype of the values, if their Parquet type says another; else None.
+        unit: unit of the values, if their Parquet type says none; else None.
     """
 
     names: tuple[str, ...] = ()
     sizes: tuple[int, ...] = ()
+    dtype: torch.dtype | None = None
+    unit: str | None = None
 
     def fixed_sizes(self, list_sizes: Sequence[int]) -> tuple[int, ...]:
         """Return the sizes of lists of a leaf, with those that only the features know.
@@ -57,12 +63,7 @@ def features_of(footer: core.Footer) -> dict[Path, Feature]:
 
     Metadata that is not that of a Hugging Face dataset has no features.
     """
-    if _KEY not in footer.schema.tail:
-        return {}
-    import pyarrow.parquet as pq
-
-    file = pa.BufferReader(b"PAR1" + footer.schema.tail)
-    text = (pq.read_metadata(file).metadata or {}).get(_KEY)
+    text = metadata_of(footer, _KEY)
     if text is None:
         return {}
     try:
@@ -71,6 +72,17 @@ def features_of(footer: core.Footer) -> dict[Path, Feature]:
     except (AttributeError, LookupError, RecursionError, TypeError, ValueError):
         return {}
     return {path: each for path, each in found.items() if each.names or any(each.sizes)}
+
+
+def metadata_of(footer: core.Footer, key: bytes) -> bytes | None:
+    """Return what the metadata of a file holds under a key; None if it has no such key."""
+    if key not in footer.schema.tail:
+        return None
+    import pyarrow.parquet as pq
+
+    file = pa.BufferReader(b"PAR1" + footer.schema.tail)
+    text: bytes | None = (pq.read_metadata(file).metadata or {}).get(key)
+    return text
 
 
 def common_names(names: Sequence[tuple[str, ...]]) -> tuple[str, ...] | None:

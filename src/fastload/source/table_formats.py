@@ -18,6 +18,7 @@ __all__ = [
     "DELTA_LOG",
     "HUDI_LOG",
     "METADATA",
+    "PREPARING",
     "Roots",
     "delta_error",
     "described",
@@ -32,6 +33,8 @@ __all__ = [
 DELTA_LOG = "_delta_log"
 HUDI_LOG = ".hoodie"
 METADATA = "metadata"
+PREPARING = "_fastload_preparing"
+"""The directory in a folder of prepared rows, some of which are still missing."""
 _DATA = "data"
 # What to write for a table of a library.
 _AS_TABLES = {
@@ -97,6 +100,14 @@ def hudi_error(path: str) -> UnsupportedTypeError:
     )
 
 
+def preparing_error(path: str) -> UnsupportedTypeError:
+    """Make the error for a folder of prepared rows, some of which are still missing."""
+    return UnsupportedTypeError(
+        "Expected a folder whose rows are all there, got one that `fastload.prepare` has begun "
+        f"and not ended: call it again, and it goes on where it was - at {path}"
+    )
+
+
 class Roots:
     """The folders at or above a directory that may be the root of its table.
 
@@ -140,6 +151,8 @@ def refuse_listed(paths: Iterable[str], shown: str) -> None:
     for path in paths:
         if f"/{DELTA_LOG}/" in f"/{path}":
             raise delta_error(_join(shown, f"/{path}".partition(f"/{DELTA_LOG}/")[0]))
+        if f"/{PREPARING}/" in f"/{path}":
+            raise preparing_error(_join(shown, f"/{path}".partition(f"/{PREPARING}/")[0]))
         if (found := _HUDI.search(f"/{path}")) is not None:
             raise hudi_error(_join(shown, f"/{path}"[: found.start()]))
         if (found := _ICEBERG.fullmatch(path)) is not None:
@@ -171,12 +184,15 @@ def refuse_walked(parent: str, directories: Iterable[str]) -> None:
     """Raise an error if a local directory, which contains `directories`, is a table.
 
     Raises:
-        UnsupportedTypeError: the directory is a Delta, Iceberg or Hudi table.
+        UnsupportedTypeError: the directory is a Delta, Iceberg or Hudi table, or a folder of
+            prepared rows, some of which are missing.
     """
     if HUDI_LOG in directories:
         raise hudi_error(parent)
     if DELTA_LOG in directories:
         raise delta_error(parent)
+    if PREPARING in directories:
+        raise preparing_error(parent)
     if _DATA in directories and METADATA in directories:
         try:
             names = os.listdir(os.path.join(parent, METADATA))

@@ -27,6 +27,8 @@ def merge(
     rows: int,
     label: str,
     views: Views | None = None,
+    *,
+    resizes: bool = False,
 ) -> None:
     """Check the outputs that a step returned, and put them into the batch.
 
@@ -39,6 +41,8 @@ def merge(
         rows: the number of rows of the batch before the step.
         label: the name of the step, for messages.
         views: the views that the block's arrays belong to.
+        resizes: the step may return another number of rows. Only the outputs that it returns are
+            left then.
 
     Raises:
         TypeError: the step returned no mapping, or a value that can't be an output.
@@ -49,26 +53,45 @@ def merge(
             f"Expected {label} to return the block or a mapping of outputs, got "
             f"{type(returned).__name__}"
         )
-    if returned is not block:
+    other = _rows_of_first(returned) if resizes else None
+    if other is not None and other != rows:
+        block, rows = dict(returned), other
+    elif returned is not block:
         block.update(returned)
-    outputs: dict[str, torch.Tensor | Ragged] = {}
-    for name, value in block.items():
-        if not isinstance(name, str):
-            raise TypeError(f"Expected {label} to name outputs by str, got {name!r}")
-        if views is not None:
-            value = views.restored(name, value)
-        if isinstance(value, np.ndarray):
-            value = _tensor_of_output(value, name, label)
-        elif not isinstance(value, (torch.Tensor, Ragged)):
-            raise _no_column(type(value).__name__, name, label)
-        got = "a tensor without dimensions" if _is_scalar(value) else len(value)
-        if got != rows:
-            raise ValueError(f"Expected {rows} rows in output `{name}` of {label}, got {got}")
-        outputs[name] = value
+    outputs = {name: _checked(name, value, rows, label, views) for name, value in block.items()}
     if not outputs:
         raise ValueError(f"Expected {label} to leave an output, got none")
     batch.clear()
     batch.update(outputs)
+
+
+def _checked(
+    name: object, value: Any, rows: int, label: str, views: Views | None
+) -> torch.Tensor | Ragged:
+    """Return an output as a tensor or Ragged of so many rows; arguments as for `merge`."""
+    if not isinstance(name, str):
+        raise TypeError(f"Expected {label} to name outputs by str, got {name!r}")
+    if views is not None:
+        value = views.restored(name, value)
+    if isinstance(value, np.ndarray):
+        value = _tensor_of_output(value, name, label)
+    elif not isinstance(value, (torch.Tensor, Ragged)):
+        raise _no_column(type(value).__name__, name, label)
+    got = "a tensor without dimensions" if _is_scalar(value) else len(value)
+    if got != rows:
+        raise ValueError(f"Expected {rows} rows in output `{name}` of {label}, got {got}")
+    checked: torch.Tensor | Ragged = value
+    return checked
+
+
+def _rows_of_first(returned: Mapping[str, Any]) -> int | None:
+    """Return the number of rows of the first output returned; None if it has none."""
+    first = next(iter(returned.values()), None)
+    if isinstance(first, np.ndarray):
+        return len(first) if first.ndim else None
+    if isinstance(first, (torch.Tensor, Ragged)):
+        return None if _is_scalar(first) else len(first)
+    return None
 
 
 def tensor_of(array: NDArray[Any]) -> torch.Tensor:

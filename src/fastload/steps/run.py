@@ -74,8 +74,13 @@ def run_steps(
     location = partial(_location, files, origins)
     for number, step in enumerate(steps.preprocess):
         if number >= steps.core_preprocess:
-            yield from _preprocess(batch, step, partial(pool, number), location)
+            rows = batch.rows
+            yield from _preprocess(
+                batch, step, partial(pool, number), location, resizes=steps.resizes
+            )
             refuse_reserved(batch, step.label)
+            if batch.rows != rows:
+                origins.clear()  # no row is that of a file any more
     batch.update({name: origins[name] for name in origins if name not in steps.hidden})
     for number, step in enumerate(steps.augment):
         if number >= steps.core_augment:
@@ -88,7 +93,12 @@ def run_steps(
 
 
 def _preprocess(
-    batch: Batch, step: Step, pool: Callable[[], StepPool], location: Callable[[int], str]
+    batch: Batch,
+    step: Step,
+    pool: Callable[[], StepPool],
+    location: Callable[[int], str],
+    *,
+    resizes: bool,
 ) -> Iterator[Job]:
     rows = batch.rows
     if isinstance(step.run, PerRow):
@@ -110,7 +120,7 @@ def _preprocess(
             call.run()
         with _noted(step.label, _ARRAYS):
             returned = call.returned()
-        merge(batch, block, returned, rows, step.label, views)
+        merge(batch, block, returned, rows, step.label, views, resizes=resizes)
 
 
 def _augment(batch: Batch, step: Step, seeds: tuple[NDArray[np.uint64], ...]) -> None:
@@ -150,4 +160,6 @@ def _worked_on(job: Job, pool: StepPool) -> Iterator[Job]:
 
 
 def _location(files: Sequence[SourceFile], origins: Mapping[str, Any], row: int) -> str:
+    if FILE not in origins:
+        return f"row {row} of a block that a step made"
     return f"{files[int(origins[FILE][row])].path}, row {int(origins[ROW][row])}"

@@ -73,8 +73,10 @@ class Steps:
         preprocess: the dataset's argument `preprocess`.
         augment: the dataset's argument `augment`.
         provenance: batches contain `__file__` and `__row__`.
+        resizes: functions of blocks may return more or fewer rows than they got.
 
     Attributes:
+        resizes: as the argument.
         preprocess: the steps of `preprocess`.
         augment: the steps of `augment`.
         core_preprocess: how many steps at the start of `preprocess` the core runs.
@@ -85,7 +87,15 @@ class Steps:
         TypeError: an argument holds an object that is no step.
     """
 
-    def __init__(self, preprocess: Preprocess, augment: Augment, *, provenance: bool) -> None:
+    def __init__(
+        self,
+        preprocess: Preprocess,
+        augment: Augment,
+        *,
+        provenance: bool,
+        resizes: bool = False,
+    ) -> None:
+        self.resizes = resizes
         self.preprocess = [_preprocess_step(step) for step in _listed("preprocess", preprocess)]
         self.augment = [_augment_step(step) for step in _listed("augment", augment)]
         self.core_preprocess = _leading_kernels(self.preprocess)
@@ -152,6 +162,11 @@ class Steps:
                 known.update(output.name for output in step.run.outputs)
             else:
                 return  # a function may add any output
+
+    def resizing(self) -> Steps:
+        """Return the steps of `preprocess`, whose functions may change the number of rows."""
+        preprocess = [step.run for step in self.preprocess]
+        return Steps(preprocess, None, provenance=self._provenance, resizes=True)
 
     def pool(self, number: int) -> StepPool:
         """Return the threads of a preprocess step in this process, by the step's index."""
