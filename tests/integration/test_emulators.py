@@ -15,7 +15,15 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from torch.utils.data import DataLoader
 
-from fastload import IO, FastParquetDataset, SourceChangedError, SourceNotFoundError, StorageError
+import fastload
+from fastload import (
+    IO,
+    FastParquetDataset,
+    SourceChangedError,
+    SourceNotFoundError,
+    StorageError,
+    UnsupportedTypeError,
+)
 from support.stored_dataset import assert_same
 from support.stores.s3 import KEYS, forget_credentials, moto, put
 
@@ -91,6 +99,27 @@ def test_s3_in_workers(s3, paths):
     got = read("s3://bucket/train/", "fsspec", options, workers="fork", shuffle=True)
     workers = read([str(p) for p in paths], "auto", None, workers="fork", shuffle=True)
     assert_same(got, workers)
+
+
+def test_rows_are_prepared_in_s3(s3):
+    """They are written by fsspec, and read by both transports; what was begun is refused."""
+    pytest.importorskip("s3fs")
+    options = {"endpoint_url": s3, **KEYS}
+    url = "s3://bucket/prepared/train"
+    source = FastParquetDataset(
+        "s3://bucket/train/*.parquet",
+        columns=COLUMNS,
+        storage_options=options,
+        preprocess=lambda block: {"double": 2 * block["c3"]},
+    )
+    put(f"{s3}/bucket/prepared/train/_fastload_preparing/x.lock", b"")
+    with pytest.raises(UnsupportedTypeError, match="call it again"):
+        FastParquetDataset(url, storage_options=options)
+    assert fastload.prepare(source, url, progress=False) == url
+    for transport in TRANSPORTS:
+        io = IO(transport=transport)
+        rows = FastParquetDataset(url, storage_options=options, io=io)
+        assert_same(list(rows), list(source))
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)

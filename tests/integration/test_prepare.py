@@ -253,6 +253,28 @@ def test_jobs(source, tmp_path, small_parts):
     assert told[-1] == ROWS
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_url(source, small_parts, tmp_path, jobs):
+    """Any store that fsspec writes to; files of one machine are enough to see the whole way."""
+    url = f"local://{tmp_path}/prepared"
+    options = {"columns": ["x"], "storage_options": {"auto_mkdir": True}}
+    dataset = FastParquetDataset(source, preprocess=plus_one, **options)
+    assert prepared(dataset, url, jobs=jobs) == url
+    table = pq.read_table(tmp_path / "prepared")
+    assert table["y"].to_pylist() == list(range(1, ROWS + 1))
+    assert prepared(dataset, url) == url
+    other = FastParquetDataset(source, preprocess=slow_plus_one, **options)
+    with pytest.raises(ValueError, match="prepared of others"):
+        prepared(other, url)
+    assert not list((tmp_path / "prepared").glob("_fastload_preparing/*"))
+
+
+def test_a_url_without_a_filesystem(source):
+    dataset = FastParquetDataset(source, columns=["x"])
+    with pytest.raises(fastload.StorageError, match="Expected a filesystem that writes to nosuch"):
+        prepared(dataset, "nosuch://bucket/prepared")
+
+
 def test_other_folders_are_refused(source, tmp_path):
     dataset = FastParquetDataset(source, columns=["x"], preprocess=plus_one)
     with pytest.raises(ValueError, match="Expected an empty folder"):

@@ -39,8 +39,9 @@ def prepare(
 
     Args:
         dataset: The dataset. Its running pass stays as it is.
-        path: Path of a local folder, which is made. It must be empty, or have been begun by
-            `prepare` with the same rows and steps.
+        path: Path of a local folder, which is made, or a URL that fsspec writes to, with the
+            dataset's `storage_options`. The folder must be empty, or have been begun by `prepare`
+            with the same rows and steps. Calls in several processes do not share the work on a URL.
         jobs: Number of processes that write; each has the dataset's threads and its share of the
             dataset's memory budget. More than 1 are worth it where steps hold the GIL, and ask for
             steps that can be pickled.
@@ -57,5 +58,6 @@ def prepare(
         raise TypeError(f"Expected a FastParquetDataset to prepare, got {type(dataset).__name__}")
     if type(jobs) is not int or jobs < 1:
         raise ValueError(f"Expected jobs as an int of at least 1, got {jobs!r}")
+    path = os.fspath(path)
     dataset._preparation().write(path, jobs, progress)  # noqa: SLF001 - of this package
-    return os.fspath(path)
+    return path

@@ -6,38 +6,68 @@ import contextlib
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
-from fastload.runtime.disk.private_directory import publish, remove_abandoned, try_lock, unlock
+from fastload.runtime.disk.private_directory import (
+    UNFINISHED,
+    publish,
+    remove_abandoned,
+    try_lock,
+    unlock,
+)
+from fastload.source.stores.store_folder import StoreFolder
 from fastload.source.table_formats import PREPARING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 __all__ = ["Folder"]
 
 _DONE = "_prepared.json"
-_PLAN = "plan.json"
-# Directories of these names hold nothing of a user.
-_OWN = (PREPARING,)
+_PLAN = f"{PREPARING}/plan.json"
+
+
+class _Files(Protocol):
+    """The files of a local folder, or of a folder of a store."""
+
+    def names(self) -> list[str]:
+        """Return the paths below the folder of all files in it."""
+
+    def has(self, name: str) -> bool:
+        """Return True if a file is there."""
+
+    def read(self, name: str) -> bytes | None:
+        """Return the bytes of a file; None if there is no such file."""
+
+    def publish(self, name: str) -> contextlib.AbstractContextManager[IO[bytes]]:
+        """Return a context manager whose file appears at the end of the block."""
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
 
 
 class Folder:
-    """A local folder of prepared rows.
+    """A folder of prepared rows.
 
-    While files are missing, the folder has a subdirectory of plans and locks, because of which it
-    is no source of a dataset. A file appears by a rename, under a lock of the kernel, so processes
-    share the work, and what a killed one leaves is taken over.
+    While files are missing, the folder has a file in `PREPARING`, because of which it is no source
+    of a dataset. A file appears whole. In a local folder it is written under a lock of the kernel,
+    so processes share the work, and what a killed one leaves is taken over.
 
     Args:
-        path: path of the folder.
+        path: path or URL of the folder.
+        options: fsspec's options for the store of a URL.
+
+    Attributes:
+        path: the path or URL.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str, options: Mapping[str, Any]) -> None:
+        self.path = path
+        self._local = "://" not in path
+        self._files: _Files = _LocalFolder(path) if self._local else StoreFolder(path, options)
 
     def begin(self, key: str, files: int) -> bool:
-        """Make the folder, or find what an earlier run left; return False if nothing is missing.
+        """Make the folder, or find what an earlier call left; return False if nothing is missing.
 
         Args:
             key: digest of all that decides the rows.
@@ -48,44 +78,109 @@ class Folder:
             OSError: the folder can't be written to.
         """
         plan = {"key": key, "files": files}
-        self.path.mkdir(parents=True, exist_ok=True)
-        for name, finished in ((_DONE, True), (f"{PREPARING}/{_PLAN}", False)):
-            found = self._read(name)
-            if found is not None:
-                self._compare(found, plan)
-                if finished:
-                    return False
-        remove_abandoned(self.path)
-        others = [name for name in sorted(os.listdir(self.path)) if name not in _OWN]
-        if others and self._read(f"{PREPARING}/{_PLAN}") is None:
+        if self._is_of(plan, _DONE):
+            return False
+        if self._is_of(plan, _PLAN):
+            return True
+        # Another process may begin just now.
+        others = [n for n in self._files.names() if not n.startswith((PREPARING, UNFINISHED))]
+        if others and self._files.read(_PLAN) is None and self._files.read(_DONE) is None:
             raise ValueError(
-                f"Expected an empty folder, or one that `prepare` has begun, got one with "
+                "Expected an empty folder, or one that `prepare` has begun, got one with "
                 f"{others[0]!r} - at {self.path}"
             )
-        (self.path / PREPARING).mkdir(exist_ok=True)
-        self._write(f"{PREPARING}/{_PLAN}", plan)
+        self._write(_PLAN, plan)
         return True
 
     def end(self) -> None:
         """Make the folder a source of a dataset. Idempotent."""
-        plan = self._read(f"{PREPARING}/{_PLAN}")
+        plan = self._files.read(_PLAN)
         if plan is not None:
-            self._write(_DONE, plan)
-        for path in (self.path / PREPARING).glob("*"):
-            with contextlib.suppress(OSError):  # another process ends, too
-                path.unlink()
-        with contextlib.suppress(OSError):
-            (self.path / PREPARING).rmdir()
+            self._write(_DONE, json.loads(plan))
+        for name in self._files.names():
+            if name.startswith(f"{PREPARING}/"):
+                self._files.remove(name)
+        if isinstance(self._files, _LocalFolder):
+            self._files.remove_directory(PREPARING)
 
     def has(self, name: str) -> bool:
         """Return True if a file is there."""
-        return (self.path / name).is_file()
+        return self._files.has(name)
 
     @contextlib.contextmanager
     def claimed(self, name: str) -> Iterator[bool]:
-        """Hold the right to write a file within the block; yield False if another process does."""
+        """Hold the right to write a file within the block; yield False if another process does.
+
+        Processes that write to a store don't see each other: two may write the same file.
+        """
+        if not isinstance(self._files, _LocalFolder):
+            yield True
+            return
+        with self._files.locked(f"{PREPARING}/{name}.lock") as mine:
+            yield mine
+
+    def publish(self, name: str) -> contextlib.AbstractContextManager[IO[bytes]]:
+        """Return a context manager whose file appears at the end of the block."""
+        return self._files.publish(name)
+
+    def _is_of(self, plan: dict[str, Any], name: str) -> bool:
+        """Return True if a plan is there; raise ValueError if another plan is."""
+        text = self._files.read(name)
+        if text is None:
+            return False
         try:
-            lock = os.open(self.path / PREPARING / f"{name}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+            found = json.loads(text)
+        except ValueError:
+            found = None
+        if found != plan:
+            raise ValueError(
+                "Expected the rows of this dataset and of these steps, got a folder that was "
+                f"prepared of others: name another, or remove this one - at {self.path}"
+            )
+        return True
+
+    def _write(self, name: str, plan: dict[str, Any]) -> None:
+        with self._files.publish(name) as file:
+            file.write(json.dumps(plan).encode())
+
+
+class _LocalFolder:
+    """The files of a local folder; see `_Files`."""
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+
+    def names(self) -> list[str]:
+        found = (each for each in self._path.rglob("*") if not each.is_dir())
+        return sorted(each.relative_to(self._path).as_posix() for each in found)
+
+    def has(self, name: str) -> bool:
+        return (self._path / name).is_file()
+
+    def read(self, name: str) -> bytes | None:
+        try:
+            return (self._path / name).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def publish(self, name: str) -> contextlib.AbstractContextManager[IO[bytes]]:
+        path = self._path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        remove_abandoned(path.parent)
+        return publish(path)
+
+    def remove(self, name: str) -> None:
+        with contextlib.suppress(OSError):
+            (self._path / name).unlink()
+
+    def remove_directory(self, name: str) -> None:
+        with contextlib.suppress(OSError):
+            (self._path / name).rmdir()
+
+    @contextlib.contextmanager
+    def locked(self, name: str) -> Iterator[bool]:
+        try:
+            lock = os.open(self._path / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except FileNotFoundError:  # another process has ended the work
             yield False
             return
@@ -93,27 +188,3 @@ class Folder:
             yield try_lock(lock)
         finally:
             unlock(lock)
-
-    def publish(self, name: str) -> contextlib.AbstractContextManager[BinaryIO]:
-        """Return a context manager whose file appears at the end of the block."""
-        return publish(self.path / name)
-
-    def _read(self, name: str) -> dict[str, Any] | None:
-        try:
-            found = json.loads((self.path / name).read_text())
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except ValueError:
-            found = None
-        return found if isinstance(found, dict) else {}
-
-    def _write(self, name: str, plan: dict[str, Any]) -> None:
-        with publish(self.path / name) as file:
-            file.write(json.dumps(plan).encode())
-
-    def _compare(self, found: dict[str, Any], plan: dict[str, Any]) -> None:
-        if found != plan:
-            raise ValueError(
-                "Expected the rows of this dataset and of these steps, got a folder that was "
-                f"prepared of others: name another, or remove this one - at {self.path}"
-            )

@@ -29,7 +29,6 @@ from fastload.steps.run import SeedKey, run_steps
 from fastload.steps.steps import RESERVED
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Iterator
 
     from fastload.dataset.process_engine import ProcessEngine
@@ -68,13 +67,11 @@ class Preparation:
     identity: str
     version: str | None = None
 
-    def write(
-        self, path: str | os.PathLike[str], jobs: int, progress: bool | Callable[[int, int], None]
-    ) -> None:
+    def write(self, path: str, jobs: int, progress: bool | Callable[[int, int], None]) -> None:
         """Write all rows that are missing in a folder.
 
         Args:
-            path: path of the folder.
+            path: path or URL of the folder.
             jobs: number of processes that write.
             progress: as for `fastload.prepare`.
 
@@ -82,7 +79,8 @@ class Preparation:
             ValueError: the folder holds other files, or Parquet has no column for an output.
             OSError: the folder can't be written to.
         """
-        folder, parts = Folder(path), self._parts()
+        options = self.engines.source.storage.options
+        folder, parts = Folder(path, options), self._parts()
         if not folder.begin(self._key(), len(parts)):
             return
         total = self._row_groups.total_rows
@@ -152,9 +150,10 @@ class _Writer:
             part = left.popleft()
             name = f"part-{part.number:05}.parquet"
             with self._folder.claimed(name) as mine:
-                if mine and not self._folder.has(name):
+                there = self._folder.has(name)
+                if mine and not there:
                     self._write_part(name, part)
-                elif not mine and not self._folder.has(name):
+                elif not there:
                     left.append(part)
                     refused += 1
                     if refused >= len(left):

@@ -124,6 +124,11 @@ class Stores:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_clients": {}, "_pid": None}
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of fsspec's filesystems, as the dataset got them."""
+        return dict(self._options)
+
     def find(self, entries: Sequence[PathLike]) -> list[list[FoundFile] | None]:
         """Return the files of each entry of a source; None for an entry that is local.
 
