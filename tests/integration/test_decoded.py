@@ -243,6 +243,33 @@ def test_other_code_is_another_block(paths, tmp_path, monkeypatch):
     assert len(list(entries_of(tmp_path / DECODED))) == count * 3 // 2
 
 
+def test_state_that_changes_between_dataset_and_pass(paths, tmp_path):
+    """What a pass computes is kept under the state that computed it."""
+
+    class Scale:
+        factor = 2
+
+        def __call__(self, block):
+            return {"y": block["x"] * self.factor}
+
+    def first_of(factor):
+        step = Scale()
+        step.factor = 2
+        with FastParquetDataset(
+            paths, columns={"x": "i"}, preprocess=step, cache=tmp_path / "cache", batch_size=64
+        ) as dataset:
+            step.factor = factor  # weights were loaded, say
+            firsts = [next(iter(dataset))["y"][7].item()]
+            step.factor = factor + 1
+            return [*firsts, next(iter(dataset))["y"][7].item()]
+
+    x = first_of(1)[0]
+    assert x
+    assert first_of(5) == [5 * x, 6 * x]
+    assert first_of(2) == [2 * x, 3 * x]
+    assert first_of(5) == [5 * x, 6 * x]
+
+
 def test_code_that_can_not_be_told(paths, tmp_path):
     with open(__file__) as file:
 

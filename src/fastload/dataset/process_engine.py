@@ -63,7 +63,7 @@ class ProcessEngine:
         dataset: an identifier of the dataset, the same in worker processes.
         blocks: the decoded tier of the dataset's cache; None = no such tier.
         current: the engine of this process, or after a fork of the parent; None = not made yet.
-        made_for: the `window` of `current`.
+        made_for: the `window` of `current`, and the digest of the code whose results it has cached.
         span_capacity: capacity of the span recorder of `current`; 0 = the recorder is off.
         traced_by: number of the process that records spans; 0 = none does.
         cores: the cores that this process shares with other processes.
@@ -89,7 +89,7 @@ class ProcessEngine:
     dataset: str
     blocks: DecodedCache | None
     current: Engine | None = None
-    made_for: int | None = None
+    made_for: tuple[int | None, str] | None = None
     span_capacity: int = 0
     traced_by: int = 0
     cores: RankCores = field(default_factory=RankCores)
@@ -98,12 +98,13 @@ class ProcessEngine:
     def of_process(self, workers: int) -> Engine:
         """Return the engine of this process, one of `workers`; the first call makes the engine."""
         of_blocks = self.blocks is not None and self.blocks.usable
+        code = self.blocks.code() if self.blocks is not None and of_blocks else ""
         if self.current is not None and self.current.mine:
             same = of_blocks == isinstance(self.current, BlockEngine)
-            if same and self.made_for == self.window:
+            if same and self.made_for == (self.window, code):
                 return self.current
             self.current.close()
-        self.made_for = self.window
+        self.made_for = self.window, code
         made = self._of_blocks(workers) if of_blocks else None
         self.current = made or self.another(workers, *self.batch_memory(), keeps=True)
         if made is None:

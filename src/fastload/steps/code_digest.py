@@ -23,6 +23,7 @@ import functools
 import hashlib
 import importlib.metadata
 import os
+import pathlib
 import re
 import struct
 import sys
@@ -49,6 +50,28 @@ _NATIVE = (
     types.MethodWrapperType,
     types.ClassMethodDescriptorType,
     np.ufunc,
+)
+_CACHED = type(functools.cache(lambda: None))
+# Attributes that Python and its library keep for every class.
+_OF_EVERY_CLASS = (
+    "__abstractmethods__",
+    "__annotate_func__",
+    "__annotations__",
+    "__annotations_cache__",
+    "__dataclass_fields__",
+    "__dataclass_params__",
+    "__dict__",
+    "__doc__",
+    "__firstlineno__",
+    "__hash__",  # None where `__eq__` is defined
+    "__match_args__",
+    "__module__",
+    "__orig_bases__",
+    "__parameters__",
+    "__qualname__",
+    "__slots__",
+    "__static_attributes__",
+    "__weakref__",
 )
 # Py_TPFLAGS_HEAPTYPE: set for classes of class statements, and of C code that imitates them.
 _HEAP_TYPE = 1 << 9
@@ -194,7 +217,8 @@ class _Digest:
             if not is_held(function):
                 self._add_made(function, name)
             return
-        own = {key: value for key, value in vars(function).items() if not key.startswith("__")}
+        # What a function wraps counts where the function refers to it.
+        own = {key: value for key, value in vars(function).items() if key != "__wrapped__"}
         if function.__globals__ is vars(functools) and "registry" in own:
             # Beside its functions, an object of functools.singledispatch has only caches.
             for cache in ("register", "dispatch", "_clear_cache"):
@@ -272,7 +296,11 @@ class _Digest:
     def _add_instance(self, value: Any, where: str) -> None:
         kind = type(value)
         if not _is_of_python(kind):
-            raise _unknown(value, where)
+            # Such as np.mean, a function that C code wraps.
+            if not _is_installed(getattr(value, "__module__", None)) or not is_held(value):
+                raise _unknown(value, where)
+            self._add_installed(value.__module__, value.__qualname__)
+            return
         state = [*getattr(value, "__dict__", {}).items()]
         for base in kind.__mro__:
             for name, slot in vars(base).items():
@@ -371,14 +399,14 @@ def _parts(value: Any) -> tuple[Any, ...] | None:
         parts = ("property", value.fget, value.fset, value.fdel)
     elif isinstance(value, re.Pattern):
         parts = ("pattern", value.pattern, value.flags)
-    elif isinstance(value, os.PathLike):
+    elif isinstance(value, pathlib.PurePath) and _is_installed(type(value).__module__):
         parts = ("path", os.fspath(value))
     elif isinstance(value, enum.Enum):
         parts = ("member", value.name, type(value))
-    elif hasattr(value, "py_func"):  # of numba
+    elif hasattr(value, "py_func") and type(value).__module__.partition(".")[0] == "numba":
         options = dict(getattr(value, "targetoptions", {}))
         parts = ("compiled", numba_version(), value.py_func, options, _frozen(value))
-    elif hasattr(value, "__wrapped__"):
+    elif isinstance(value, _CACHED):  # its results are those of the function
         parts = ("wrapped", value.__wrapped__)
     return parts
 
@@ -416,9 +444,9 @@ def _is_of_every_class(name: str, attribute: object) -> bool:
     """Return True if Python itself keeps the attribute: `__doc__`, `__annotations__`, slots."""
     if isinstance(attribute, (types.MemberDescriptorType, types.GetSetDescriptorType)):
         return True
-    return name.startswith(("__", "_abc_")) and not (
-        callable(attribute) or isinstance(attribute, (staticmethod, classmethod, property))
-    )
+    if callable(attribute) or isinstance(attribute, (staticmethod, classmethod, property)):
+        return False
+    return name in _OF_EVERY_CLASS or name.startswith("_abc_")
 
 
 def _digest_of(value: object, where: str) -> str:
@@ -484,9 +512,12 @@ def _scope_of(function: types.FunctionType) -> str | None:
 
 
 def is_held(value: Any) -> bool:
-    """Return True if the module of a function or class holds the object under its name."""
+    """Return True if the module of a function or class holds the object under its name.
+
+    An object without a name is held by no module.
+    """
     found = sys.modules.get(value.__module__)
-    for part in value.__qualname__.split("."):
+    for part in getattr(value, "__qualname__", "").split("."):
         found = getattr(found, part, None)
     return getattr(found, "__func__", found) is value
 
@@ -512,9 +543,10 @@ def numba_version() -> str:
 @functools.cache
 def _version(top: str) -> str:
     """Return the version of Python or of an installed package; "" for any other module."""
-    if top in sys.stdlib_module_names:
-        return sys.version.partition(" ")[0]
     file = getattr(sys.modules.get(top), "__file__", None)
+    ours = file is None or os.path.realpath(file).startswith(_installed_folders())
+    if top in sys.stdlib_module_names and ours:
+        return sys.version.partition(" ")[0]
     if file is None or not os.path.realpath(file).startswith(_installed_folders()):
         return ""
     try:

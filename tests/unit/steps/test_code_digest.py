@@ -385,3 +385,78 @@ def test_the_version_of_numba_counts_for_what_numba_compiles(monkeypatch):
         False,
         False,
     ]
+
+
+class ScaledBy:
+    """A wrapper with state of its own, as functools.update_wrapper leaves it."""
+
+    def __init__(self, fn, factor):
+        functools.update_wrapper(self, fn)
+        self.factor = factor
+
+    def __call__(self, block):
+        return self.__wrapped__(block) * self.factor
+
+
+class Vocabulary:
+    """An object with a path, whose words are read from elsewhere too."""
+
+    def __init__(self, words):
+        self.words = words
+
+    def __fspath__(self):
+        return "/words"
+
+
+class Pair:
+    """An object with a Python function, which is not numba's."""
+
+    def __init__(self, py_func, factor):
+        self.py_func, self.factor = py_func, factor
+
+
+def plain(block):
+    return block
+
+
+def with_factor(factor):
+    """A class with an attribute whose name Python does not know."""
+    return type("Made", (), {"__factor__": factor, "__module__": __name__})
+
+
+def marked(mark):
+    made = compiled(PLAIN, scale=2.0)
+    made.__mark__ = mark
+    return made
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda n: ScaledBy(plain, n),
+        lambda n: Vocabulary([n]),
+        lambda n: Pair(plain, n),
+        lambda n: with_factor(n)(),
+        lambda n: functools.partial(plain, with_factor(n)),
+        marked,
+    ],
+)
+def test_state_counts_whatever_an_object_looks_like(make):
+    assert code_digest(make(2)) == code_digest(make(2))
+    assert code_digest(make(2)) != code_digest(make(3))
+
+
+def test_a_module_of_the_user_s_with_a_name_of_python_s(tmp_path):
+    digests = []
+    for factor in (2, 3):
+        folder = tmp_path / str(factor)
+        folder.mkdir()
+        (folder / "chunk.py").write_text(f"def step(block):\n    return block * {factor}\n")
+        program = (
+            "import chunk; from fastload.steps.code_digest import code_digest; "
+            "print(code_digest(chunk.step))"
+        )
+        run = [sys.executable, "-c", program]
+        ended = subprocess.run(run, cwd=folder, check=True, capture_output=True, text=True)
+        digests.append(ended.stdout)
+    assert digests[0] != digests[1]

@@ -101,7 +101,7 @@ class DecodedCache:
         self._making = plan_kernels(
             self._made_by, projection.outputs, extra_outputs(provenance=origins, padded=False)
         )
-        self._code = code_of(steps.preprocess, cache.version)  # as the kernels are compiled by now
+        self._code = self.code()
         self._plan: BlockPlan | None = None
         self._refused = False
         self._cause = ""
@@ -121,6 +121,10 @@ class DecodedCache:
     def failure(self) -> str:
         """Why this process keeps no blocks; "" if it does, or if no block can have a key."""
         return self._cause or self._store.of_process().failure
+
+    def code(self) -> str:
+        """Return a digest of the steps' code, with the values to which it refers now."""
+        return code_of(self._made_by.preprocess, self._cache.version)
 
     def engine(
         self,
@@ -164,6 +168,8 @@ class DecodedCache:
                 to the pass that decodes these rows.
         """
         store = self._store.of_process()
+        if (code := self.code()) != self._code:
+            self._code, self._plan = code, None
         keys = BlockKeys(
             self._source,
             self._projection,
