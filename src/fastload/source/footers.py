@@ -100,7 +100,9 @@ class _Reading:
         self._schemas = core.FooterSchemas()
         self._results: list[SourceFile | None] = [None] * len(found)
         self._versions = _versions_of(found)
-        keys = (_key_of(found[i], version, storage) for i, version in self._versions.items())
+        kinds = {file.kind for file in found if file.stored is not None}
+        stores = {kind: storage.identity_for_footers(kind) for kind in kinds}
+        keys = (_key_of(found[i], version, stores) for i, version in self._versions.items())
         self._keys = {index: key for index, key in zip(self._versions, keys, strict=True) if key}
         self._new: dict[int, NewFooter] = {}  # footers still to be kept, by index
         self._unpacked_bytes = 0
@@ -250,11 +252,19 @@ def _versions_of(found: Sequence[FoundFile]) -> dict[int, _Version]:
     return versions
 
 
-def _key_of(file: FoundFile, version: _Version, storage: Stores) -> FooterKey | None:
-    """Return the key of a file's footer in the cache; None if the footer is not kept."""
+def _key_of(
+    file: FoundFile, version: _Version, stores: Mapping[str, str | None]
+) -> FooterKey | None:
+    """Return the key of a file's footer in the cache; None if the footer is not kept.
+
+    Args:
+        file: the file.
+        version: the version of the file.
+        stores: for each kind of stored file, which store has it; None = its footers are not kept.
+    """
     if file.stored is None:
         return FooterKey(os.path.abspath(file.path), repr(tuple(version)))
-    store = storage.identity_for_footers(file.kind)
+    store = stores[file.kind]
     # Without a version, a changed file could not be told from the old one.
     if store is None or not has_version(file.kind, file.stored):
         return None
