@@ -250,9 +250,10 @@ class _RowGroupWriter:
             self._pending, self._has = [self._arrow.table(shown)], block.rows
             self._flush()
             return
-        # A row group may wait for rows of further blocks, while the engine uses the memory again.
-        whole = self._has == 0 and before == self._left[0]
-        table = self._arrow.table(shown if whole else Batch(shown).clone())
+        table = self._arrow.table(shown)
+        if self._has or before != self._left[0]:
+            # Rows wait for further blocks of their row group, while the engine uses the memory.
+            table = _copy_of(table)
         at = 0
         while at < before:
             rows = min(before - at, self._left[0] - self._has)
@@ -277,6 +278,13 @@ class _RowGroupWriter:
             table = pa.concat_tables([none, *self._pending])
             self._writer.write_table(table, max(1, len(table)))
         self._pending, self._has = [], 0
+
+
+def _copy_of(table: pa.Table) -> pa.Table:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return pa.ipc.open_stream(sink.getvalue()).read_all()
 
 
 def _next_job(running: Any) -> Any:
