@@ -298,6 +298,19 @@ def test_outputs_that_parquet_lacks_are_refused(source, tmp_path):
         prepared(none, tmp_path / "none")
 
 
+def test_without_rows(source, tmp_path):
+    none = FastParquetDataset(source, columns=["x", "s"], filters=[("x", "<", 0)])
+    again = FastParquetDataset(prepared(none, tmp_path / "none"))
+    assert again.num_rows == 0
+    assert dict(again.schema) == dict(none.schema)
+    pq.write_table(pa.table({"x": pa.array([], pa.int64())}), tmp_path / "empty.parquet")
+    empty = FastParquetDataset(tmp_path / "empty.parquet")
+    assert list(FastParquetDataset(prepared(empty, tmp_path / "empty")).schema) == ["x"]
+    stepped = FastParquetDataset(tmp_path / "empty.parquet", preprocess=plus_one)
+    with pytest.raises(ValueError, match="Expected a dataset with rows, got one without"):
+        prepared(stepped, tmp_path / "stepped")
+
+
 def test_many_small_row_groups(tmp_path):
     path = write(tmp_path / "source", rows=20_000, files=2, group=10)
     start = time.monotonic()

@@ -33,12 +33,14 @@ class Part(NamedTuple):
 def parts_of(row_groups: RowGroups, row_bytes: int) -> list[Part]:
     """Divide row groups into parts of about equal bytes; every row group is in one part.
 
+    Without row groups there is one part, whose file shows the columns.
+
     Args:
         row_groups: all row groups, in canonical order.
         row_bytes: bytes of a decoded row.
     """
     if not len(row_groups.rows):
-        return []
+        return [Part(0, 0, 0)]
     ends = np.cumsum(row_groups.rows * row_bytes)
     numbers = np.maximum(ends - 1, 0) // _PART_BYTES
     starts = np.flatnonzero(np.append(True, np.diff(numbers) > 0)).tolist()

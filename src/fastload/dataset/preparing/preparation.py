@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from fastload.dataset.process_engine import ProcessEngine
     from fastload.engine.engine import Engine
     from fastload.plan.sequence import RowGroups
+    from fastload.schema.fields import Field
     from fastload.steps.steps import Steps
 
 __all__ = ["Preparation"]
@@ -138,7 +139,8 @@ class _Writer:
         self._folder = folder
         self._row_groups = preparation.engines.rows.row_groups
         rows = max(1, min(_BLOCK_ROWS, _BLOCK_BYTES // self._engines.projection.row_bytes))
-        self._engines = replace(self._engines, batch_rows=min(rows, self._row_groups.total_rows))
+        rows = max(1, min(rows, self._row_groups.total_rows))
+        self._engines = replace(self._engines, batch_rows=rows)
         self._engine: Engine | None = None
         self._arrow: ArrowRows | None = None
 
@@ -184,7 +186,7 @@ class _Writer:
         arrow = self._arrow_rows()
         with pq.ParquetWriter(file, arrow.schema, **_WRITING) as writer:
             rows = _RowGroupWriter(writer, arrow, groups.rows.tolist())
-            for block, before in self._blocks(groups):
+            for block, before in self._blocks(groups) if groups.total_rows else ():
                 rows.add(block, before)
             rows.end()
 
@@ -219,12 +221,14 @@ class _Writer:
         """Return the Arrow form of the outputs, which the first rows tell."""
         if self._arrow is None:
             outputs = {each.name: each.field for each in self._engines.outputs if not each.hidden}
-            with contextlib.closing(self._engines.another(inline=True)) as engine:
-                batch = first_rows(engine, self._row_groups, skip=False)
-            files = self._engines.source.files
-            fields, _ = fields_after(self._steps, batch, outputs, 0, files)
+            fields = self._fields_after(outputs) if self._steps.count else outputs
             self._arrow = ArrowRows({n: f for n, f in fields.items() if n not in RESERVED})
         return self._arrow
+
+    def _fields_after(self, outputs: dict[str, Field]) -> dict[str, Field]:
+        with contextlib.closing(self._engines.another(inline=True)) as engine:
+            batch = first_rows(engine, self._row_groups, skip=False)
+        return fields_after(self._steps, batch, outputs, 0, self._engines.source.files)[0]
 
 
 class _RowGroupWriter:
