@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from fastload.tools.bench import machine
 from fastload.tools.bench.check import fingerprint
-from fastload.tools.bench.machine import usage
 from fastload.tools.bench.peers import PEERS, REFERENCE, Peer, Work
 
 if TYPE_CHECKING:
@@ -109,8 +109,8 @@ def measure(job: Job) -> Timing:
     """Time the epochs of a Job in this process."""
     contender_class = peer_of(job.peer).load()
     gc.collect()
-    imports_rss, cpu_before = usage.resident_bytes(), usage.cpu_s()
-    usage.forget_peak()  # imports have their own peaks
+    imports_rss, cpu_before = machine.resident_bytes(), machine.cpu_s()
+    machine.forget_peak()  # imports have their own peaks
     begun = started = time.perf_counter()
     contender = contender_class(job.work)
     seconds: list[float] = []
@@ -123,19 +123,19 @@ def measure(job: Job) -> Timing:
         if job.epochs is None and now - begun > (job.patience_s if seconds[1:] else _SLOW_S):
             break
         if not seconds[1:] and job.epochs != 1:
-            cpu_before = usage.cpu_s()
+            cpu_before = machine.cpu_s()
         started = time.perf_counter()
-    used = usage.cpu_s() - cpu_before
+    used = machine.cpu_s() - cpu_before
     bottleneck = contender.bottleneck() if hasattr(contender, "bottleneck") else ""
     # Without a later epoch, no figure is of kept pages.
     kept = contender.kept() if seconds[1:] and hasattr(contender, "kept") else (0, 0)
-    peak = usage.peak_bytes()
+    peak = machine.peak_bytes()
     if job.work.workers:
         # The system only knows the largest peak of one of the ended worker processes.
         del contender
         gc.collect()
-        most = usage.most_of_ended_bytes()
-        peak = usage.own_peak_bytes() + job.work.workers * most
+        most = machine.most_of_ended_bytes()
+        peak = machine.own_peak_bytes() + job.work.workers * most
     return Timing(seconds, first_batch_s, used, imports_rss, peak, bottleneck, *kept)
 
 
@@ -175,12 +175,11 @@ def run(job: Job) -> dict[str, Any]:
     """Do a Job and return the result as plain JSON values."""
     if job.action == "roof":
         from fastload.runtime.cores import available_cores
-        from fastload.tools.bench.roof import measure as roof
+        from fastload.tools.bench.roof import Roof
 
+        roof = Roof.of(list(job.work.files), list(job.work.columns))
         threads = job.work.threads or available_cores()
-        files, columns = list(job.work.files), list(job.work.columns)
-        kept = job.kept_limit_bytes
-        return {"seconds": roof(files, columns, threads, kept_limit_bytes=kept)}
+        return {"seconds": roof.measure(threads, kept_limit_bytes=job.kept_limit_bytes)}
     if job.action == "roofline":
         from fastload.tools.bench.roofline import measure as roofline
 

@@ -35,7 +35,12 @@ def launch(job: Job) -> dict[str, Any]:
         JobError: the process failed or did not end.
     """
     if job.action == "roof":
-        return _roof(job)
+        from fastload.tools.bench.child import run
+
+        try:
+            return run(job)
+        except (FastloadError, ImportError, OSError, ValueError, RuntimeError) as error:
+            raise JobError(f"{type(error).__name__}: {error}") from error
     environment = dict(os.environ)
     if job.work.threads:
         environment["POLARS_MAX_THREADS"] = str(job.work.threads)
@@ -56,12 +61,3 @@ def launch(job: Job) -> dict[str, Any]:
         raise JobError(lines[-1])
     result: dict[str, Any] = json.loads(done.stdout)
     return result
-
-
-def _roof(job: Job) -> dict[str, Any]:
-    from fastload.tools.bench.child import run
-
-    try:
-        return run(job)
-    except (FastloadError, ImportError, OSError, ValueError, RuntimeError) as error:
-        raise JobError(f"{type(error).__name__}: {error}") from error

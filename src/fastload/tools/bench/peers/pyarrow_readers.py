@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from fastload.tools.bench.peers.parquet_file import open_parquet
 from fastload.tools.bench.peers.windows import RowGroup, arrow_tensor, cut, epoch_by_windows
+from fastload.tools.bench.survey import open_parquet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
