@@ -15,8 +15,7 @@ import torch
 from fastload.errors import ColumnNotFoundError
 from fastload.tools.bench import child, machine
 from fastload.tools.bench.check import Fingerprint, fault, fingerprint
-from fastload.tools.bench.child import Job
-from fastload.tools.bench.launch import JobError, launch
+from fastload.tools.bench.child import Job, JobError, launch
 from fastload.tools.bench.peers import PEERS, REFERENCE, Peer, Work
 from fastload.tools.bench.report.record import to_json
 from fastload.tools.bench.report.text import heading, notes, report

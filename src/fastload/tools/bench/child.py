@@ -10,18 +10,20 @@ import gc
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from fastload.errors import FastloadError
 from fastload.tools.bench import machine
 from fastload.tools.bench.check import fingerprint
 from fastload.tools.bench.peers import PEERS, REFERENCE, Peer, Work
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     import torch
 
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 PATIENCE_S = 2.5
 # A second epoch, which has no start-up, is timed unless the first epoch took longer than this.
 _SLOW_S = 10.0
+# Far longer than any measurement takes: a process that takes longer hangs.
+_TIMEOUT_S = 1800
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,48 @@ class Job:
         work = fields.pop("work")
         work["files"], work["columns"] = tuple(work["files"]), tuple(work["columns"])
         return cls(work=Work(**work), **fields)
+
+
+Launch: TypeAlias = "Callable[[Job], dict[str, Any]]"
+
+
+class JobError(RuntimeError):
+    """The process of a Job failed; the message is the last line that the process wrote."""
+
+
+def launch(job: Job) -> dict[str, Any]:
+    """Run a Job in a new process and return the result.
+
+    A roof is measured in this process: the core's threads and memory end with the measurement.
+
+    Raises:
+        JobError: the process failed or did not end.
+    """
+    if job.action == "roof":
+        try:
+            return run(job)
+        except (FastloadError, ImportError, OSError, ValueError, RuntimeError) as error:
+            raise JobError(f"{type(error).__name__}: {error}") from error
+    environment = dict(os.environ)
+    if job.work.threads:
+        environment["POLARS_MAX_THREADS"] = str(job.work.threads)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "fastload.tools.bench.child"],
+            input=job.to_json(),
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            env=environment,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise JobError(f"The measurement did not end within {_TIMEOUT_S} s") from None
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+        raise JobError(lines[-1])
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from fastload.runtime.cores import available_cores
 from fastload.tools.bench.check import Fingerprint, fault
-from fastload.tools.bench.child import PATIENCE_S, Job, Timing
-from fastload.tools.bench.launch import JobError, Launch, launch
+from fastload.tools.bench.child import PATIENCE_S, Job, JobError, Launch, Timing, launch
 from fastload.tools.bench.machine import OtherLoad
 from fastload.tools.bench.peers import REFERENCE, Peer, Work
 
