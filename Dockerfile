@@ -22,7 +22,7 @@ ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
 COPY constraints.txt /tmp/
 COPY --from=build /wheels /wheels
 RUN pip install --no-cache-dir --extra-index-url "${TORCH_INDEX}" --constraint /tmp/constraints.txt \
-        /wheels/*.whl duckdb polars \
+        /wheels/*.whl polars \
     && rm -rf /wheels /tmp/constraints.txt
 RUN useradd --create-home bench
 USER bench

@@ -34,7 +34,7 @@ from support.core_rows import BY_NAME
 from support.core_sections import SECTIONS, Setting
 
 from fastload.runtime.cores import available_cores
-from fastload.tools.bench.machine.other_load import OtherLoad
+from fastload.tools.bench.machine import OtherLoad
 from support import core_results
 
 if TYPE_CHECKING:

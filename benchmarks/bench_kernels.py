@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from support.passes import seconds_of_pass
+from support.fractions_of_roof import seconds_of_pass
 
 from fastload import FastParquetDataset, kernel
 

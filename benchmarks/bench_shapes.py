@@ -45,7 +45,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 from support.click_log_store import serve
-from support.passes import seconds_of_pass
+from support.fractions_of_roof import seconds_of_pass
 
 from fastload import FastParquetDataset, Ragged
 

@@ -28,9 +28,6 @@ Then each goal is printed beside the result, for both transports:
 
 Over a network: `--latency-ms 0 --host ADDRESS --within "ip netns exec NAME"` runs the server in
 that network namespace, for instance at the other end of a simulated link with its own latency.
-
-The time that a new connection adds to a request, and the time that TLS adds to a connection, are
-printed separately: the server that the readers use has no TLS.
 """
 
 from __future__ import annotations
@@ -62,8 +59,8 @@ from support.click_log_store import (
 )
 from support.core_results import Figure
 
-from support import connection_cost, trainer_thread
 from support import store_readers as readers
+from support import trainer_thread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -297,8 +294,6 @@ def main() -> None:
                     for figure in rounds(store, transport, arguments.connections):
                         _print_goal(figure)
                 _print_goal(thread(store, transport, arguments.connections))
-        tcp_s, tls_s = connection_cost.measure(host, within)
-        print(f"a new connection adds {tcp_s * 1e3:.1f} ms, its TLS {tls_s * 1e3:.1f} ms more")
 
 
 if __name__ == "__main__":

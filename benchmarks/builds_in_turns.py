@@ -27,6 +27,7 @@ from support import turns
 
 _ROOT = Path(__file__).resolve().parents[1]
 _PASSES = 3
+_UNCOUNTED = 2  # the first pass reads nothing ahead
 
 
 def _passes(arguments: argparse.Namespace) -> turns.Cost:
@@ -38,17 +39,18 @@ def _passes(arguments: argparse.Namespace) -> turns.Cost:
     with FastParquetDataset(
         row.source(arguments.directory),
         columns=columns,
-        batch_size=arguments.batch_size,
         shuffle=arguments.shuffle,
         memory_budget=arguments.memory_budget,
+        **{"batch_size": arguments.batch_size, **row.options},
     ) as dataset:
 
         def one_pass() -> None:
             for _batch in dataset:
                 pass
 
-        one_pass()  # the first pass reads nothing ahead
-        return turns.in_turns({"": one_pass}, _PASSES)[""]
+        for _ in range(_UNCOUNTED):
+            one_pass()
+        return turns.median([turns.cost(one_pass) for _ in range(_PASSES)])
 
 
 def main() -> None:
@@ -82,7 +84,7 @@ def main() -> None:
             found[name].append(turns.Cost(**json.loads(answer.stdout)))
     medians = {name: turns.median(costs) for name, costs in found.items()}
     order = "shuffled" if arguments.shuffle else "in order"
-    turns.show(f"{arguments.row}, {order}, a pass", medians, counts=True)
+    turns.show(f"{arguments.row}, {order}, a pass", medians)
 
 
 if __name__ == "__main__":

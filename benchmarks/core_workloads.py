@@ -12,7 +12,7 @@ name have pyarrow's defaults (snappy, dictionaries, pages of 1 MiB or 20,000 row
 - lineitem: TPC-H, strings, decimals and dates
 - tokens: list<int32>, 200 on average, geometric lengths, ids of a Zipf law
 - embedding: fixed_size_list<float32, 128>; embedding-list: the same values as list<float32>
-- wide: 1,000 float32 columns; wide-300, -300-none, -300-zstd: 300 float32 columns
+- wide: 1,000 float32 columns; wide-300: 300 float32 columns
 - conditions: numbers beside a key, for filters
 """
 
@@ -123,8 +123,6 @@ RECIPES = {
     "embedding-list": Recipe(1, embedding_list, 50_000, _NO_DICTIONARY),
     "wide": Recipe(1, wide, 25_000, _NO_DICTIONARY),
     "wide-300": Recipe(1, wide_300, 65_536, _NO_DICTIONARY),
-    "wide-300-none": Recipe(1, wide_300, 65_536, {**_NO_DICTIONARY, "compression": "none"}),
-    "wide-300-zstd": Recipe(1, wide_300, 65_536, {**_NO_DICTIONARY, "compression": "zstd"}),
     "conditions": Recipe(
         1, bench_filters.table, bench_filters.ROW_GROUP_ROWS, {"write_page_index": True}
     ),

@@ -43,8 +43,7 @@ class Server(GcsServer):
             return Response(200, json.dumps(answer).encode())
         return super().respond(request)
 
-certificate = (sys.argv[5], sys.argv[5]) if len(sys.argv) > 5 else None
-server = Server(host=sys.argv[4], certificate=certificate)
+server = Server(host=sys.argv[4])
 server.latency_s = float(sys.argv[3])
 for path in sorted(Path(sys.argv[2]).iterdir()):
     server.put("bucket", f"train/{path.name}", path.read_bytes())
@@ -95,11 +94,7 @@ class Store:
 
 @contextlib.contextmanager
 def serve(
-    directory: str,
-    latency_s: float,
-    host: str = "127.0.0.1",
-    within: Sequence[str] = (),
-    certificate: Path | None = None,
+    directory: str, latency_s: float, host: str = "127.0.0.1", within: Sequence[str] = ()
 ) -> Iterator[Store]:
     """Serve the files of a directory, with a latency before each answer.
 
@@ -109,12 +104,10 @@ def serve(
         host: address of the server.
         within: a command, such as `ip netns exec NAME`, that runs the server in a network where
             the address exists.
-        certificate: file with a TLS certificate and its key; None = HTTP without TLS.
     """
     program = [sys.executable, "-c", _SERVER, str(_TESTS), directory, str(latency_s), host]
-    command = [*within, *program, *([] if certificate is None else [str(certificate)])]
     with subprocess.Popen(  # noqa: S603 - our own
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [*within, *program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as server:
         assert server.stdout is not None
         assert server.stdin is not None

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import core_workloads
 
-from fastload import Stack
+from fastload import Pack, Stack
 from fastload.tools.bench import sample
 
 _NUMERIC = [f"numeric_{j:02}" for j in range(1, sample.NUMERIC + 1)]
@@ -34,6 +34,7 @@ class Row:
             elsewhere.
         columns: the columns argument of the dataset.
         copies: number of times that a pass reads the file, under different names.
+        options: other arguments of the dataset.
 
     The goals were set for datasets that keep no pages in memory.
     """
@@ -44,6 +45,7 @@ class Row:
     shuffled: tuple[float, float]
     columns: Any = None
     copies: int = 1
+    options: dict[str, Any] = field(default_factory=dict)
 
     def goal(self, *, shuffle: bool) -> float:
         """Return the goal: the share of the roof to reach."""
@@ -71,6 +73,10 @@ def _has_large_l2() -> bool:
     return not size.endswith("K") or int(size[:-1]) >= _LARGE_L2_KIB
 
 
+def _packed() -> dict[str, Any]:
+    return {"pack": Pack("tokens", 2048), "batch_size": 64}
+
+
 def _stacks() -> dict[str, Any]:
     return {"label": "label", "numeric": Stack(_NUMERIC), "categories": Stack(_CATEGORICAL)}
 
@@ -83,6 +89,7 @@ ROWS = (
     Row("stacks", "click-log-snappy", 0.80, (0.55, 0.60), _stacks()),
     Row("lineitem", "lineitem", 0.65, (0.45, 0.45)),
     Row("tokens", "tokens", 0.75, (0.55, 0.55)),
+    Row("packed", "tokens", 0.55, (0.55, 0.55), options=_packed()),
     Row("embedding", "embedding", 0.85, (0.65, 0.65)),
     Row("embedding-list", "embedding-list", 0.85, (0.65, 0.65)),
     Row("wide", "wide", 0.65, (0.45, 0.60)),

@@ -87,7 +87,7 @@ def roof(setting: Setting) -> Iterator[Figure]:
                     repeats=setting.repeats,
                     columns=row.columns,
                     keep=keep,
-                    **setting.batches(shuffle=shuffle),
+                    **{**setting.batches(shuffle=shuffle), **row.options},
                 )
                 yield _of_roof(row, got, shuffle=shuffle)
                 if not keep and not row.is_kept:

@@ -13,7 +13,7 @@ import torch
 from support.click_log_store import BATCH_SIZE, COLUMNS
 
 from fastload import IO, FastParquetDataset
-from fastload.tools.bench.machine.host import version_of
+from fastload.tools.bench.machine import version_of
 from fastload.tools.bench.peers.windows import table_tensors
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Several ways to do the same work, measured in turns, and a table of their medians."""
+"""Costs of runs in time and memory, their medians, and a table."""
 
 from __future__ import annotations
 
@@ -52,30 +52,18 @@ def median(costs: Sequence[Cost]) -> Cost:
     )
 
 
-def in_turns(ways: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, Cost]:
-    """Run the ways in turns; return the median cost of each, without its first run."""
-    costs: dict[str, list[Cost]] = {name: [] for name in ways}
-    for turn in range(repeats + 1):
-        for name, work in ways.items():
-            one = cost(work)
-            if turn:
-                costs[name].append(one)
-    return {name: median(values) for name, values in costs.items()}
-
-
-def show(title: str, costs: Mapping[str, Cost], *, counts: bool = False) -> None:
-    """Print a table: milliseconds, and each time as a share of the first line's.
+def show(title: str, costs: Mapping[str, Cost]) -> None:
+    """Print a table: each cost, and each time as a share of the first line's.
 
     Args:
         title: first line.
         costs: name of each line -> cost.
-        counts: print page faults and switches of threads as well.
     """
     width = max(map(len, costs))
     first = next(iter(costs.values()))
     print(f"{title}\n{'':{width}}{'ms':>10}{'of first':>10}{'CPU ms':>10}{'of first':>10}", end="")
-    print(f"{'faults':>10}{'switches':>10}" if counts else "")
+    print(f"{'faults':>10}{'switches':>10}")
     for name, one in costs.items():
         line = f"{name:{width}}{one.seconds * 1e3:10.2f}{one.seconds / first.seconds:10.2f}"
         line += f"{one.cpu_s * 1e3:10.2f}{one.cpu_s / max(first.cpu_s, 1e-9):10.2f}"
-        print(line + (f"{one.faults:10}{one.switches:10}" if counts else ""), flush=True)
+        print(f"{line}{one.faults:10}{one.switches:10}", flush=True)

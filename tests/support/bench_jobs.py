@@ -21,6 +21,6 @@ def launch_from_fork_server(patch: pytest.MonkeyPatch) -> None:
 
 
 def _launch(job: Job) -> dict[str, Any]:
-    """Do a job in a process of its own, as `fastload.tools.bench.launch` does."""
+    """Do a job in a process of its own, as `fastload.tools.bench.child.launch` does."""
     result: dict[str, Any] = in_its_own_process(child.run, job)
     return result

@@ -28,7 +28,6 @@ def _entry(name, mode, rate, **changes):
         "repeats": 3,
         "spread": 0.05,
         "family": KNOWN[name].family,
-        "by_hand": KNOWN[name].by_hand,
         "busy_cores": 1.9,
         "bottleneck": "decode" if own else "",
         "kept_bytes": 0,

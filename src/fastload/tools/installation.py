@@ -17,12 +17,12 @@ from fastload.runtime.native import PYARROW_VERSIONS
 from fastload.runtime.platform import usable_cores
 from fastload.runtime.units import counted, size_of
 from fastload.runtime.version import __version__
-from fastload.tools.bench.machine.host import host, version_of
+from fastload.tools.bench.machine import host, version_of
 
 __all__ = ["installation"]
 
 _PACKAGES = ("torch", "pyarrow", "numpy", "numba", "fsspec", "obstore", "gcsfs", "s3fs", "adlfs")
-_OPTIONAL = ("polars", "duckdb", "ray", "lightning", "accelerate", "transformers", "torchdata")
+_OPTIONAL = ("polars", "ray", "lightning", "accelerate", "transformers", "torchdata")
 # Scheme -> packages of which obstore reads, and the other lists before workers are forked.
 _STORES = {"gs": "gcsfs", "s3": "s3fs", "az": "adlfs", "https": "aiohttp"}
 _MEMORY_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")

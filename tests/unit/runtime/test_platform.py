@@ -11,14 +11,14 @@ import pytest
 
 from fastload.runtime import child_processes as process_watch
 from fastload.runtime import platform as system
-from fastload.tools.bench.machine import usage
+from fastload.tools.bench import machine
 
 
 @pytest.fixture(params=[True, False], ids=["linux", "portable"])
 def linux(request, monkeypatch):
     if request.param and not system.LINUX:
         pytest.skip("Linux's own calls are not there")
-    for module in (system, usage, process_watch):
+    for module in (system, machine, process_watch):
         monkeypatch.setattr(module, "LINUX", request.param)
     return request.param
 
@@ -62,28 +62,28 @@ def test_threads_of_python_are_named(linux):
 
 @pytest.mark.usefixtures("ps")
 def test_memory_of_this_process_is_known():
-    before = usage.resident_bytes()
+    before = machine.resident_bytes()
     # Not a bytearray, which may lie in memory that an earlier test has freed.
     with mmap.mmap(-1, 64 << 20) as held:
         held.write(b"x" * (64 << 20))
-        assert usage.resident_bytes() - before > 48 << 20
-    assert usage.own_peak_bytes() - before > 48 << 20
-    usage.forget_peak()
-    assert usage.peak_bytes() > 1 << 20
+        assert machine.resident_bytes() - before > 48 << 20
+    assert machine.own_peak_bytes() - before > 48 << 20
+    machine.forget_peak()
+    assert machine.peak_bytes() > 1 << 20
 
 
 @pytest.mark.usefixtures("ps")
 def test_processes_know_their_parents():
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
-        assert child.pid in usage._descendants()
+        assert child.pid in machine._descendants()
         if shutil.which("ps"):
             process = system.processes()[child.pid]
             assert process.parent == os.getpid()
             assert process.resident_bytes >= 0
     finally:
         child.communicate(b"\n")
-    assert child.pid not in usage._descendants()
+    assert child.pid not in machine._descendants()
 
 
 @pytest.mark.parametrize(

@@ -5,21 +5,18 @@ import threading
 import time
 from dataclasses import replace
 
-import duckdb  # noqa: F401  contenders tested here need it
 import numpy as np
-import polars  # noqa: F401  likewise
+import polars  # noqa: F401  contenders tested here need it
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
 
 from fastload.errors import ColumnNotFoundError
-from fastload.tools.bench import child
+from fastload.tools.bench import child, machine
 from fastload.tools.bench.check import Fingerprint, fault, fingerprint
-from fastload.tools.bench.child import Job
-from fastload.tools.bench.launch import JobError, launch
-from fastload.tools.bench.machine import usage
-from fastload.tools.bench.peers import LIBRARIES, PEERS, REFERENCE, Peer, Work
+from fastload.tools.bench.child import Job, JobError, launch
+from fastload.tools.bench.peers import PEERS, REFERENCE, Peer, Work
 from fastload.tools.bench.report.record import to_json
 from fastload.tools.bench.report.text import heading, notes, report
 from fastload.tools.bench.session import Plan, measure
@@ -27,7 +24,7 @@ from fastload.tools.bench.survey import survey
 from fastload.tools.terminal import rendered
 
 OTHERS = [peer for peer in PEERS if peer.family != "fastload"]
-LOADERS = [peer for peer in OTHERS if peer.loader and peer.family in LIBRARIES]
+LOADERS = [peer for peer in OTHERS if peer.loader]
 NAMES = ("label", "flag", "price", "id")
 
 
@@ -231,16 +228,16 @@ def test_an_interrupted_session_has_the_results_until_then(plan):
 
 
 def test_a_wrong_contender_is_not_timed(plan):
-    laboratory = Laboratory(wrong=["pyarrow + DataLoader"], broken=["polars + DataLoader"])
+    laboratory = Laboratory(wrong=["pyarrow + DataLoader"], broken=["hand-written polars"])
     said = Said()
     findings = measure(plan, said, laboratory)
     timed = {peer for action, peer, _ in laboratory.jobs if action == "time"}
-    left = {"pyarrow + DataLoader", "polars + DataLoader"}
+    left = {"pyarrow + DataLoader", "hand-written polars"}
     assert timed == {peer.name for peer in PEERS} - left
     assert len(said) == said.total
     text = text_of(findings)
     assert "pyarrow + DataLoader 1.2, shuffled: refused, its rows are wrong: Expected" in text
-    assert "polars + DataLoader 1.2, in order: ValueError: no." in text
+    assert "hand-written polars 1.2, in order: ValueError: no." in text
     assert "hint: not installed: absent (pip install 'fastload[bench]')" in text
     assert "absent: fastload-no-such-package is not installed: pip install" not in text
     assert "absent: fastload-no-such-package is not installed: pip install" in text_of(
@@ -249,17 +246,20 @@ def test_a_wrong_contender_is_not_timed(plan):
 
 
 def test_a_slow_contender_is_cut_off(plan):
-    laboratory = Laboratory(slow=["hand-written DuckDB"])
+    laboratory = Laboratory(slow=["tensors in RAM, row-major"])
     findings = measure(plan, Said(), laboratory)
-    assert "hand-written DuckDB" not in {
+    assert "tensors in RAM, row-major" not in {
         peer for action, peer, _ in laboratory.jobs if action == "time"
     }
     lines = notes(to_json(findings))
     assert any(
-        "hand-written DuckDB 1.2, shuffled: cut off after 60 s and 420 of" in line for line in lines
+        "tensors in RAM, row-major 1.2, shuffled: cut off after 60 s and 420 of" in line
+        for line in lines
     )
     cut_off = [
-        entry for entry in to_json(findings)["left_out"] if entry["name"] == "hand-written DuckDB"
+        entry
+        for entry in to_json(findings)["left_out"]
+        if entry["name"] == "tensors in RAM, row-major"
     ]
     assert [entry["rows_per_s"] for entry in cut_off] == [7, 7]
 
@@ -351,13 +351,15 @@ def test_a_check_ends_at_its_limit(files, monkeypatch):
             threading.Event().wait()
 
     monkeypatch.setattr(Peer, "load", lambda peer: Slow)
-    got = child.run(Job("check", "hand-written DuckDB", work_of(files), limit_s=0.2))["in_order"]
+    got = child.run(Job("check", "tensors in RAM, row-major", work_of(files), limit_s=0.2))[
+        "in_order"
+    ]
     assert got["cut_rows"] == 300
     assert got["cut_s"] >= 0.2
 
 
 def test_descendants_count_as_used():
-    before = usage.peak_bytes()
+    before = machine.peak_bytes()
     reader, writer = os.pipe()
     child_pid = os.fork()
     if not child_pid:
@@ -366,10 +368,10 @@ def test_descendants_count_as_used():
         os.write(writer, b"x")
         signal.pause()
     os.read(reader, 1)
-    used = usage.cpu_s()
+    used = machine.cpu_s()
     own = sum(os.times()[:2])
     assert used - own > 0.25
-    assert usage.peak_bytes() > before
+    assert machine.peak_bytes() > before
     os.kill(child_pid, 9)
     os.waitpid(child_pid, 0)
     os.close(reader)
@@ -384,6 +386,6 @@ def test_the_command_refuses_what_does_not_do(capsys, tmp_path, monkeypatch):
             main(arguments)
         assert "Expected a number" in capsys.readouterr().err
     assert main(["--peers", "pandas"]) == 2
-    assert "Expected peers out of pyarrow, polars, memory, duckdb," in capsys.readouterr().err
+    assert "Expected peers out of pyarrow, polars, memory, huggingface" in capsys.readouterr().err
     assert main([str(tmp_path / "nothing.parquet")]) == 2
     assert "nothing.parquet" in capsys.readouterr().err

@@ -4,7 +4,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastload import Column, FastParquetDataset, Pad, Stack
-from fastload.tools.bench.roof import Roof, measure
+from fastload.tools.bench.roof import Roof
 
 ROWS = 3000
 
@@ -80,4 +80,4 @@ def test_the_roof_of_the_first_rows_copies_only_these(path):
     assert first.output_bytes == roof.output_bytes // (ROWS // 10)
     assert first.measure(2) > 0
     assert roof.of_first_rows(10 * ROWS).output_bytes == roof.output_bytes
-    assert measure(path, ["id"], 1) > 0
+    assert Roof.of(path, ["id"]).measure(1) > 0

@@ -3,10 +3,10 @@
 sample, survey   the rows to read: a click-log sample, or the user's files, with links to small ones
 peers            the contenders, a file for each library
 check            the rows that a contender gives, compared with the rows that pyarrow reads
-child, launch    each measurement in a process of its own
+child            each measurement in a process of its own
 roof, roofline   the limit of the machine; the limit of each stage
 profile          fastload in a loop with simulated steps
-machine          CPU seconds and memory of such a process; what other processes use
+machine          its cores and versions; what such a process and other processes use
 session          the order of the measurements; medians
 report           the record (JSON), and what is made of it: text, picture, page
 

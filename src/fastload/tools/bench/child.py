@@ -10,18 +10,20 @@ import gc
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from fastload.errors import FastloadError
+from fastload.tools.bench import machine
 from fastload.tools.bench.check import fingerprint
-from fastload.tools.bench.machine import usage
 from fastload.tools.bench.peers import PEERS, REFERENCE, Peer, Work
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     import torch
 
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 PATIENCE_S = 2.5
 # A second epoch, which has no start-up, is timed unless the first epoch took longer than this.
 _SLOW_S = 10.0
+# Far longer than any measurement takes: a process that takes longer hangs.
+_TIMEOUT_S = 1800
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,48 @@ class Job:
         return cls(work=Work(**work), **fields)
 
 
+Launch: TypeAlias = "Callable[[Job], dict[str, Any]]"
+
+
+class JobError(RuntimeError):
+    """The process of a Job failed; the message is the last line that the process wrote."""
+
+
+def launch(job: Job) -> dict[str, Any]:
+    """Run a Job in a new process and return the result.
+
+    A roof is measured in this process: the core's threads and memory end with the measurement.
+
+    Raises:
+        JobError: the process failed or did not end.
+    """
+    if job.action == "roof":
+        try:
+            return run(job)
+        except (FastloadError, ImportError, OSError, ValueError, RuntimeError) as error:
+            raise JobError(f"{type(error).__name__}: {error}") from error
+    environment = dict(os.environ)
+    if job.work.threads:
+        environment["POLARS_MAX_THREADS"] = str(job.work.threads)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "fastload.tools.bench.child"],
+            input=job.to_json(),
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            env=environment,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise JobError(f"The measurement did not end within {_TIMEOUT_S} s") from None
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+        raise JobError(lines[-1])
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
 @dataclass(frozen=True, slots=True)
 class Timing:
     """The time and memory that a contender took in one process.
@@ -109,8 +155,8 @@ def measure(job: Job) -> Timing:
     """Time the epochs of a Job in this process."""
     contender_class = peer_of(job.peer).load()
     gc.collect()
-    imports_rss, cpu_before = usage.resident_bytes(), usage.cpu_s()
-    usage.forget_peak()  # imports have their own peaks
+    imports_rss, cpu_before = machine.resident_bytes(), machine.cpu_s()
+    machine.forget_peak()  # imports have their own peaks
     begun = started = time.perf_counter()
     contender = contender_class(job.work)
     seconds: list[float] = []
@@ -123,19 +169,19 @@ def measure(job: Job) -> Timing:
         if job.epochs is None and now - begun > (job.patience_s if seconds[1:] else _SLOW_S):
             break
         if not seconds[1:] and job.epochs != 1:
-            cpu_before = usage.cpu_s()
+            cpu_before = machine.cpu_s()
         started = time.perf_counter()
-    used = usage.cpu_s() - cpu_before
+    used = machine.cpu_s() - cpu_before
     bottleneck = contender.bottleneck() if hasattr(contender, "bottleneck") else ""
     # Without a later epoch, no figure is of kept pages.
     kept = contender.kept() if seconds[1:] and hasattr(contender, "kept") else (0, 0)
-    peak = usage.peak_bytes()
+    peak = machine.peak_bytes()
     if job.work.workers:
         # The system only knows the largest peak of one of the ended worker processes.
         del contender
         gc.collect()
-        most = usage.most_of_ended_bytes()
-        peak = usage.own_peak_bytes() + job.work.workers * most
+        most = machine.most_of_ended_bytes()
+        peak = machine.own_peak_bytes() + job.work.workers * most
     return Timing(seconds, first_batch_s, used, imports_rss, peak, bottleneck, *kept)
 
 
@@ -175,12 +221,11 @@ def run(job: Job) -> dict[str, Any]:
     """Do a Job and return the result as plain JSON values."""
     if job.action == "roof":
         from fastload.runtime.cores import available_cores
-        from fastload.tools.bench.roof import measure as roof
+        from fastload.tools.bench.roof import Roof
 
+        roof = Roof.of(list(job.work.files), list(job.work.columns))
         threads = job.work.threads or available_cores()
-        files, columns = list(job.work.files), list(job.work.columns)
-        kept = job.kept_limit_bytes
-        return {"seconds": roof(files, columns, threads, kept_limit_bytes=kept)}
+        return {"seconds": roof.measure(threads, kept_limit_bytes=job.kept_limit_bytes)}
     if job.action == "roofline":
         from fastload.tools.bench.roofline import measure as roofline
 

@@ -4,21 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Protocol
 
 from fastload.runtime.units import duration_of
 
 _EVERY_S = 5.0
-
-
-class Progress(Protocol):
-    """The receiver of the progress of measurements."""
-
-    def __call__(self, what: str) -> None:
-        """Begin the next step, with its name."""
-
-    def expect(self, steps: int) -> None:
-        """Take this number as that of all steps, begun or not."""
 
 
 class ShownProgress:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from fastload.schema.projection import Columns
     from fastload.source.files import PathLike
 
-__all__ = ["Roof", "measure"]
-
 # Enough for a median; one run takes a fraction of a second on a million rows.
 _REPEATS = 5
 
@@ -89,14 +87,3 @@ class Roof:
         """Return the seconds of the roof: the median of a few runs, as `once` does them."""
         times = [self.once(threads, kept_limit_bytes) for _ in range(repeats)]
         return statistics.median(time.pages_s + time.memcpy_s for time in times)
-
-
-def measure(
-    source: PathLike | Sequence[PathLike],
-    columns: Columns,
-    threads: int,
-    *,
-    kept_limit_bytes: int = 0,
-) -> float:
-    """Return the seconds of the roof of an epoch over the columns, as `Roof.measure` does."""
-    return Roof.of(source, columns).measure(threads, kept_limit_bytes=kept_limit_bytes)

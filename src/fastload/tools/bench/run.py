@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 from fastload.runtime.cores import available_cores
 from fastload.source.stores.io import IO
-from fastload.tools.bench.child import Job
-from fastload.tools.bench.launch import launch
+from fastload.tools.bench.child import Job, launch
 from fastload.tools.bench.peers import DEFAULT, FAMILIES, PEERS, Peer, Work
 from fastload.tools.bench.profile import Profile
 from fastload.tools.bench.progress import ShownProgress

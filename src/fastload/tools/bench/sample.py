@@ -69,39 +69,32 @@ def is_intact(path: Path, row_groups: int = ROW_GROUPS, rows: int = ROW_GROUP_RO
     return recipe == RECIPE.encode() and metadata.num_rows == row_groups * rows
 
 
-def sample(directory: Path | None = None) -> Path:
+def sample() -> Path:
     """Return the path of the sample; make the sample first if it does not exist.
 
-    Args:
-        directory: directory of the sample; None = $FASTLOAD_CACHE_DIR, else the user's cache
-            directory, else the system's temporary directory.
+    The directory is $FASTLOAD_CACHE_DIR, else the user's cache directory; or the system's temporary
+    directory, if the sample can't be written there.
     """
-    candidates = [directory] if directory else _directories()
-    for candidate in candidates:
-        path = candidate / f"{RECIPE}.parquet"
-        if is_intact(path):
-            return path
-        try:
-            candidate.mkdir(parents=True, exist_ok=True)
-            make(path)
-        except OSError:
-            if candidate is candidates[-1]:
-                raise
-            continue
-        return path
-    raise AssertionError("the list of directories always ends with a temporary directory")
+    temporary = Path(tempfile.gettempdir()) / f"fastload-bench-{os.getuid()}"
+    cache = cache_home()
+    try:
+        return _made_in(cache / "bench" if cache else temporary)
+    except OSError:
+        return _made_in(temporary)
+
+
+def _made_in(directory: Path) -> Path:
+    path = directory / f"{RECIPE}.parquet"
+    if not is_intact(path):
+        directory.mkdir(parents=True, exist_ok=True)
+        make(path)
+    return path
 
 
 def repeating_columns() -> list[str]:
     """Return the names of the columns whose values repeat, so that a dictionary helps."""
     numeric = [f"numeric_{j + 1:02}" for j in range(NUMERIC) if _is_amount(j)]
     return [name for name in schema().names if name not in numeric]
-
-
-def _directories() -> list[Path]:
-    temporary = Path(tempfile.gettempdir()) / f"fastload-bench-{os.getuid()}"
-    cache = cache_home()
-    return [cache / "bench", temporary] if cache else [temporary]
 
 
 def _numeric(

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from fastload.runtime.cores import available_cores
 from fastload.tools.bench.check import Fingerprint, fault
-from fastload.tools.bench.child import PATIENCE_S, Job, Timing
-from fastload.tools.bench.launch import JobError, Launch, launch
-from fastload.tools.bench.machine.other_load import OtherLoad
+from fastload.tools.bench.child import PATIENCE_S, Job, JobError, Launch, Timing, launch
+from fastload.tools.bench.machine import OtherLoad
 from fastload.tools.bench.peers import REFERENCE, Peer, Work
 
 if TYPE_CHECKING:
     from fastload.tools.bench.profile import Profile
-    from fastload.tools.bench.progress import Progress
+    from fastload.tools.bench.progress import ShownProgress
     from fastload.tools.bench.roofline import StageRoofs
     from fastload.tools.bench.survey import Survey
 
@@ -126,7 +125,7 @@ class Findings:
     kept_roof_s: dict[Mode, float] = field(default_factory=dict)
 
 
-def measure(plan: Plan, progress: Progress, run: Launch = launch) -> Findings:
+def measure(plan: Plan, progress: ShownProgress, run: Launch = launch) -> Findings:
     """Check every contender, then time the contenders that gave the right rows.
 
     Ctrl-C ends the measurements: the findings hold the results until then.
@@ -154,7 +153,7 @@ def measure(plan: Plan, progress: Progress, run: Launch = launch) -> Findings:
 class _Session:
     """The contenders that are still measured, and their timings so far."""
 
-    def __init__(self, plan: Plan, progress: Progress, run: Launch) -> None:
+    def __init__(self, plan: Plan, progress: ShownProgress, run: Launch) -> None:
         self.findings = Findings(plan)
         self._plan = plan
         self._progress = progress
@@ -205,7 +204,7 @@ class _Session:
             begun = time.monotonic()
             self._add_roof(self._roofs, 0)
             for mode, peer in list(self._right):
-                self._step(f"measuring {peer.name}, {_words(mode)}")
+                self._step(f"measuring {peer.name}, {mode.replace('_', ' ')}")
                 self._time(mode, peer)
             left = self._repeats_left(repeat + 1, time.monotonic() - begun)
             self._progress.expect(self._steps + left * len(self._right))
@@ -298,10 +297,6 @@ class _Session:
     def _step(self, what: str) -> None:
         self._steps += 1
         self._progress(what)
-
-
-def _words(mode: Mode) -> str:
-    return "in order" if mode == "in_order" else "shuffled"
 
 
 def _median(peer: Peer, version: str, mode: Mode, timings: list[Timing]) -> Result:

@@ -6,6 +6,7 @@ An epoch over the links takes long enough to be timed.
 from __future__ import annotations
 
 import difflib
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fastload.errors import ColumnNotFoundError
-from fastload.tools.bench.peers.parquet_file import is_remote, open_parquet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -62,6 +62,25 @@ class Survey:
     def remote(self) -> bool:
         """True if the files lie in an object store."""
         return any(map(is_remote, self.files))
+
+
+def is_remote(path: str) -> bool:
+    """Return True if `path` is the URL of an object store."""
+    return "://" in path
+
+
+def open_parquet(path: str) -> pq.ParquetFile:
+    """Open a local file, or a file of an object store through fsspec.
+
+    The column chunks of one read are requested from a store together.
+    """
+    if not is_remote(path):
+        return pq.ParquetFile(path)
+    # With any server but Google's, gcsfs would try gRPC for minutes.
+    os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
+    import fsspec
+
+    return pq.ParquetFile(fsspec.open(path, cache_type="none").open(), pre_buffer=True)
 
 
 def survey(files: Sequence[str], columns: Sequence[str] | None = None) -> Survey:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from fastload.errors import FastloadError
 from fastload.runtime.units import counted, size_of
 from fastload.runtime.version import __version__
-from fastload.tools.bench.launch import JobError
+from fastload.tools.bench.child import JobError
 from fastload.tools.bench.peers import DEFAULT, FAMILIES
 from fastload.tools.bench.run import Options, check_path, run
 from fastload.tools.bench.sample import ROW_GROUP_ROWS, ROW_GROUPS, make, schema

@@ -11,7 +11,7 @@ import importlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from fastload.tools.bench.machine.host import version_of
+from fastload.tools.bench.machine import version_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -82,11 +82,6 @@ class Peer:
         """Return the version of the package, or None if the package is not installed."""
         return version_of(self.package)
 
-    @property
-    def by_hand(self) -> bool:
-        """True if the contender is a hand-written program with a fast library."""
-        return self.family in LIBRARIES and not self.loader
-
     def load(self) -> type[Contender]:
         """Return the contender's class; import the module of the class and the package."""
         module, _, name = self.contender.partition(".")
@@ -97,22 +92,16 @@ class Peer:
 # The contender whose rows all other contenders must give; not timed.
 REFERENCE = Peer("reference", "pyarrow_readers.Reference", "pyarrow", "reference", stores=True)
 
-_PYARROW, _POLARS = "pyarrow_readers", "polars_readers"
 PEERS = (
     Peer("fastload", "fastload_dataset.Contender", "fastload", "fastload", True, True),
-    Peer("pyarrow + DataLoader", f"{_PYARROW}.Loader", "pyarrow", "pyarrow", True, True),
-    Peer("hand-written pyarrow", f"{_PYARROW}.WindowReader", "pyarrow", "pyarrow"),
-    Peer("polars + DataLoader", f"{_POLARS}.Loader", "polars", "polars", loader=True),
-    Peer("hand-written polars", f"{_POLARS}.WindowReader", "polars", "polars"),
+    Peer("pyarrow + DataLoader", "pyarrow_readers.Loader", "pyarrow", "pyarrow", True, True),
+    Peer("hand-written pyarrow", "pyarrow_readers.WindowReader", "pyarrow", "pyarrow"),
+    Peer("hand-written polars", "polars_readers.WindowReader", "polars", "polars"),
     Peer("tensors in RAM, by column", "memory_tables.ByColumn", "torch", "memory"),
     Peer("tensors in RAM, row-major", "memory_tables.RowMajor", "torch", "memory"),
-    Peer("hand-written DuckDB", "duckdb_windows.Contender", "duckdb", "duckdb"),
     Peer("HF datasets, arrow", "huggingface.ArrowStream", "datasets", "huggingface"),
     Peer("HF datasets, torch", "huggingface.TorchStream", "datasets", "huggingface"),
 )
-# The families of libraries with which programs are written by hand: whole windows, or a Dataset
-# for a DataLoader (`loader=True`). The other families are loaders, but for "memory".
-LIBRARIES = ("pyarrow", "polars", "duckdb")
 # What fastload is measured beside by default: the best hand-written programs, and the DataLoader
 # that people write.
 DEFAULT = ("hand-written pyarrow", "hand-written polars", "pyarrow + DataLoader")

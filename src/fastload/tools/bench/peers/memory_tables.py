@@ -6,7 +6,7 @@ batch is one `index_select` for each tensor.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
@@ -25,34 +25,7 @@ class ByColumn:
 
     def __init__(self, work: Work) -> None:
         self._work = work
-        self._columns = _table(work)
-
-    def epoch(self, number: int) -> Iterator[_Batch]:
-        """Yield the batches of one epoch, as `Contender.epoch` describes."""
-        size = self._work.batch_size
-        if not self._work.shuffle:
-            parts = [torch.split(self._columns[name], size) for name in self._work.columns]
-            for part in zip(*parts, strict=True):
-                yield dict(zip(self._work.columns, part, strict=True))
-            return
-        rows = len(next(iter(self._columns.values())))
-        for chosen in torch.split(_permutation(self._work, number, rows), size):
-            yield {name: column.index_select(0, chosen) for name, column in self._columns.items()}
-
-
-class RowMajor:
-    """A tensor (rows, columns) for each dtype; the columns of a batch are views of its rows."""
-
-    def __init__(self, work: Work) -> None:
-        self._work = work
-        columns = _table(work)
-        self._names: dict[torch.dtype, list[str]] = {}
-        for name, column in columns.items():
-            self._names.setdefault(column.dtype, []).append(name)
-        self._tables = {
-            dtype: torch.stack([columns[name] for name in names], dim=1)
-            for dtype, names in self._names.items()
-        }
+        self._tables: dict[Any, torch.Tensor] = _table(work)
 
     def epoch(self, number: int) -> Iterator[_Batch]:
         """Yield the batches of one epoch, as `Contender.epoch` describes."""
@@ -61,10 +34,28 @@ class RowMajor:
             for start in range(0, rows, size):
                 yield self._batch({d: t[start : start + size] for d, t in self._tables.items()})
             return
-        for chosen in torch.split(_permutation(self._work, number, rows), size):
+        generator = torch.Generator().manual_seed(self._work.seed * 1_000_003 + number)
+        for chosen in torch.split(torch.randperm(rows, generator=generator), size):
             yield self._batch({d: t.index_select(0, chosen) for d, t in self._tables.items()})
 
-    def _batch(self, tables: dict[torch.dtype, torch.Tensor]) -> _Batch:
+    def _batch(self, tables: dict[Any, torch.Tensor]) -> _Batch:
+        return tables
+
+
+class RowMajor(ByColumn):
+    """A tensor (rows, columns) for each dtype; the columns of a batch are views of its rows."""
+
+    def __init__(self, work: Work) -> None:
+        super().__init__(work)
+        self._names: dict[torch.dtype, list[str]] = {}
+        for name, column in self._tables.items():
+            self._names.setdefault(column.dtype, []).append(name)
+        self._tables = {
+            dtype: torch.stack([self._tables[name] for name in names], dim=1)
+            for dtype, names in self._names.items()
+        }
+
+    def _batch(self, tables: dict[Any, torch.Tensor]) -> _Batch:
         columns = {
             name: column
             for dtype, names in self._names.items()
@@ -76,8 +67,3 @@ class RowMajor:
 def _table(work: Work) -> _Batch:
     batches = list(Reference(work).epoch(0))
     return {name: torch.cat([batch[name] for batch in batches]) for name in work.columns}
-
-
-def _permutation(work: Work, number: int, rows: int) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(work.seed * 1_000_003 + number)
-    return torch.randperm(rows, generator=generator)

@@ -9,8 +9,14 @@ import pyarrow.parquet as pq
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from fastload.tools.bench.peers.parquet_file import open_parquet
-from fastload.tools.bench.peers.windows import RowGroup, arrow_tensor, cut, epoch_by_windows
+from fastload.tools.bench.peers.windows import (
+    RowGroup,
+    arrow_tensor,
+    cut,
+    epoch_by_windows,
+    table_tensors,
+)
+from fastload.tools.bench.survey import open_parquet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -37,7 +43,7 @@ class Reference:
         names = list(self._work.columns)
         for file in self._work.files:
             for record in open_parquet(file).iter_batches(columns=names):
-                yield {name: arrow_tensor(record.column(name)) for name in names}
+                yield table_tensors(record, names)
 
 
 class Loader:
@@ -67,7 +73,7 @@ class _Rows(IterableDataset[_Batch]):
         records = self._records()
         if not work.shuffle:
             for record in records:
-                yield self._tensors(record)
+                yield table_tensors(record, work.columns)
             return
         # Shuffled: collect rows up to a window, then pick each batch of them at random.
         window: list[pa.RecordBatch] = []
@@ -85,18 +91,14 @@ class _Rows(IterableDataset[_Batch]):
         work = self._work
         info = get_worker_info()
         worker, workers = (info.id, info.num_workers) if info else (0, 1)
-        generator = torch.Generator().manual_seed(work.seed * 1_000_003 + self.number)
-        files = [(file, open_parquet(file)) for file in work.files]
-        groups = [(file, j) for _, file in files for j in range(file.num_row_groups)]
+        files = [open_parquet(file) for file in work.files]
+        chosen = [(file, list(range(file.num_row_groups))[worker::workers]) for file in files]
         if work.shuffle:
-            groups = [groups[i] for i in torch.randperm(len(groups), generator=generator)]
-            for file, group in groups[worker::workers]:
-                yield from file.iter_batches(
-                    work.batch_size, row_groups=[group], columns=list(work.columns)
-                )
-            return
-        for _, file in files:
-            own = list(range(file.num_row_groups))[worker::workers]
+            generator = torch.Generator().manual_seed(work.seed * 1_000_003 + self.number)
+            groups = [(file, [j]) for file in files for j in range(file.num_row_groups)]
+            order = torch.randperm(len(groups), generator=generator)
+            chosen = [groups[i] for i in order[worker::workers]]
+        for file, own in chosen:
             if own:
                 yield from file.iter_batches(
                     work.batch_size, row_groups=own, columns=list(work.columns)
@@ -110,9 +112,6 @@ class _Rows(IterableDataset[_Batch]):
         order = torch.randperm(len(table), generator=generator)
         for rows in torch.split(order, work.batch_size):
             yield {name: column[rows] for name, column in columns.items()}
-
-    def _tensors(self, record: pa.RecordBatch) -> _Batch:
-        return {name: arrow_tensor(record.column(name)) for name in self._work.columns}
 
 
 class WindowReader:

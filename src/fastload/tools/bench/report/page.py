@@ -7,7 +7,6 @@ from html import escape
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from fastload.runtime.units import counted
 from fastload.tools.bench.report.picture import svg
 from fastload.tools.bench.report.text import (
     FIGURES,
@@ -22,7 +21,6 @@ from fastload.tools.bench.report.text import (
 )
 from fastload.tools.bench.report.verdict import (
     MODES,
-    headline,
     ranked,
     roof_verdict,
     verdict,
@@ -46,27 +44,14 @@ def page(record: Record) -> str:
     """Return the page of a record that `fastload.tools.bench.report.record.to_json` made."""
     package = resources.files("fastload.tools.bench.report")
     style = package.joinpath("page.css").read_text(encoding="utf-8")
-    title = headline(record)
+    title = verdict(record)
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<link rel="icon" href="data:,"><title>{escape(f"{title}: {source_of(record)}")}</title>'
-        f"<style>{style}</style></head><body><header><h1>{escape(title)}</h1>{_machine(record)}"
-        f"</header><main>{''.join(_sections(record))}</main></body></html>\n"
+        f"<style>{style}</style></head><body><header><h1>{escape(title)}</h1></header>"
+        f"<main>{''.join(_sections(record))}</main></body></html>\n"
     )
-
-
-def _machine(record: Record) -> str:
-    """Say on one line what was run, where and when: a picture of the page's top has it all."""
-    host = record["host"]
-    words = (
-        f"fastload {record['fastload']} on {source_of(record)}",
-        f"{host['cpu']}, {counted(host['cores'], 'core')}",
-        f"torch {host['torch']}",
-        record["created"].replace("T", " ").removesuffix("+00:00") + " UTC",
-    )
-    command = f"<code>{escape(shlex.join(record['command']))}</code>"
-    return f'<p class="machine">{" · ".join((*map(escape, words), command))}</p>'
 
 
 def _sections(record: Record) -> Iterable[str]:
@@ -74,9 +59,7 @@ def _sections(record: Record) -> Iterable[str]:
         doubts = (f"Warning: {line}." for line in warnings(record))
         # In a page the picture needs no name space, which is an address.
         picture = svg(record).replace(' xmlns="http://www.w3.org/2000/svg"', "")
-        yield _section(
-            "Summary", _lines((verdict(record), *doubts)), f'<div class="scroll">{picture}</div>'
-        )
+        yield _section("Summary", _lines(doubts), f'<div class="scroll">{picture}</div>')
     for mode, words in MODES.items():
         if entries := ranked(record, mode):
             rows = [(name_of(e), e["version"], *figures(record, e)) for e in entries]
@@ -91,6 +74,7 @@ def _sections(record: Record) -> Iterable[str]:
         yield _section("Waits for data", _lines(waits(record)))
     host = record["host"]
     method = (
+        f"fastload {record['fastload']}, {record['created']}: {shlex.join(record['command'])}",
         *heading(record),
         f"{host['system']}, Python {host['python']}",
         _METHOD,

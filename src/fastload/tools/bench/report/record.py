@@ -8,7 +8,7 @@ from dataclasses import asdict
 from importlib import resources
 from typing import TYPE_CHECKING, Any, cast
 
-from fastload.tools.bench.machine.host import host, version_of
+from fastload.tools.bench.machine import host, version_of
 
 if TYPE_CHECKING:
     from fastload.tools.bench.session import Findings, Mode, Result
@@ -31,7 +31,7 @@ def to_json(findings: Findings) -> dict[str, Any]:
         "host": {**host(), "other_cores": findings.other_cores},
         "dataset": _dataset(findings),
         "roof": findings.roof_s,
-        "results": _results(findings),
+        "results": [_result(findings, result) for result in findings.results],
         "left_out": [
             {
                 "name": name,
@@ -48,54 +48,30 @@ def to_json(findings: Findings) -> dict[str, Any]:
 
 
 def _dataset(findings: Findings) -> dict[str, Any]:
-    survey = findings.plan.survey
+    survey, work = findings.plan.survey, findings.plan.work
+    fields: dict[str, Any] = json.loads(json.dumps(asdict(survey)))
+    originals = fields.pop("originals")
     return {
-        "files": list(survey.originals or survey.files),
-        "copies": survey.copies,
-        "columns": list(survey.columns),
-        "left_out": survey.left_out,
-        "rows": survey.rows,
-        "row_groups": survey.row_groups,
-        "codecs": list(survey.codecs),
-        "stored_bytes": survey.stored_bytes,
-        "decoded_bytes": survey.decoded_bytes,
-        "batch_size": findings.plan.work.batch_size,
-        "threads": findings.plan.work.threads,
-        "workers": findings.plan.work.workers,
+        **fields,
+        "files": originals or fields["files"],
+        "batch_size": work.batch_size,
+        "threads": work.threads,
+        "workers": work.workers,
     }
 
 
-def _results(findings: Findings) -> list[dict[str, Any]]:
-    survey = findings.plan.survey
-    return [
-        {
-            "name": result.peer.name,
-            "version": result.version,
-            "mode": result.mode,
-            "rows_per_s": survey.rows / result.epoch_s,
-            "bytes_per_s": survey.decoded_bytes / result.epoch_s,
-            "first_batch_s": result.first_batch_s,
-            "peak_rss_bytes": result.peak_rss_bytes,
-            "imports_rss_bytes": result.imports_rss_bytes,
-            "cpu_s": result.cpu_s,
-            "roof_fraction": findings.roof_s and findings.roof_s / result.epoch_s,
-            "repeats": result.repeats,
-            "spread": result.spread,
-            "family": result.peer.family,
-            "by_hand": result.peer.by_hand,
-            "busy_cores": result.busy_cores,
-            "bottleneck": result.bottleneck,
-            **_kept(findings, result),
-        }
-        for result in findings.results
-    ]
-
-
-def _kept(findings: Findings, result: Result) -> dict[str, Any]:
-    """Return the keys of a result that tell of pages kept in memory."""
-    roof_s = findings.kept_roof_s.get(result.mode) if result.kept_bytes else None
+def _result(findings: Findings, result: Result) -> dict[str, Any]:
+    survey, epoch_s = findings.plan.survey, result.epoch_s
+    kept_roof_s = findings.kept_roof_s.get(result.mode) if result.kept_bytes else None
+    fields = asdict(result)
+    del fields["peer"], fields["epoch_s"]
     return {
-        "kept_bytes": result.kept_bytes,
-        "kept_roof": roof_s,
-        "kept_roof_fraction": roof_s and roof_s / result.epoch_s,
+        "name": result.peer.name,
+        "family": result.peer.family,
+        **fields,
+        "rows_per_s": survey.rows / epoch_s,
+        "bytes_per_s": survey.decoded_bytes / epoch_s,
+        "roof_fraction": findings.roof_s and findings.roof_s / epoch_s,
+        "kept_roof": kept_roof_s,
+        "kept_roof_fraction": kept_roof_s and kept_roof_s / epoch_s,
     }

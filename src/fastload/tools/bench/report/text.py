@@ -19,7 +19,7 @@ from fastload.tools.bench.report.verdict import (
     verdict,
     warnings,
 )
-from fastload.tools.terminal import bar, console, hint, table, warning
+from fastload.tools.terminal import hint, table, warning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,9 +33,6 @@ FIGURES = ("rows/s", "vs best", "1st batch", "memory", "+-", "MB/s", "cores", "o
 STAGES = ("stage", "roof", "fastload", "of roof")
 # The figures that every table has; -v adds the others.
 _BRIEF = 4
-_BAR_CELLS = (6, 30)
-# Cells that the other columns of the table take beside names and bars, and the details of -v.
-_OTHER_CELLS, _DETAIL_CELLS = 43, 34
 # A spread above is that of a few epochs that something else slowed.
 _MOST_SPREAD = 1.0
 _COLUMNS_NAMED = 3
@@ -115,24 +112,14 @@ def figures(record: Record, entry: Entry) -> tuple[str, ...]:
 def results(record: Record, mode: str, *, verbose: bool = False) -> Table:
     """Return the table of a mode: a line for each contender, the fastest first."""
     entries = ranked(record, mode)
-    names = max(len(name_of(entry)) for entry in entries)
-    cells_left = console().width - names - _OTHER_CELLS - (_DETAIL_CELLS if verbose else 0)
-    bars = not verbose or cells_left >= _BAR_CELLS[1] // 2
-    bar_cells = max(_BAR_CELLS[0], min(cells_left, _BAR_CELLS[1]))
     shown = len(FIGURES) if verbose else _BRIEF
     heads = [MODES[mode], *FIGURES[:shown]]
     rows = []
     for entry in entries:
         ours = entry["family"] == "fastload"
         texts = (name_of(entry), *figures(record, entry)[:shown])
-        cells = [Text(text, "bold" if ours and j < 3 else "") for j, text in enumerate(texts)]
-        if bars:
-            drawn = bar(entry["rows_per_s"] / entries[0]["rows_per_s"], bar_cells)
-            cells.insert(2, Text(drawn, "cyan" if ours else "bright_black"))
-        rows.append(cells)
-    if bars:
-        heads.insert(2, "")
-    return table(heads, rows, numbers=[j for j, head in enumerate(heads) if j and head])
+        rows.append([Text(text, "bold" if ours and j < 3 else "") for j, text in enumerate(texts)])
+    return table(heads, rows, numbers=range(1, len(heads)))
 
 
 def stages(record: Record) -> list[tuple[str, ...]]:

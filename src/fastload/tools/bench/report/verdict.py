@@ -87,23 +87,6 @@ def verdict(record: Record) -> str:
     return f"{'; '.join((sentences[0], *map(_lower, sentences[1:])))}."
 
 
-def headline(record: Record) -> str:
-    """Return the verdict in a few words, such as "2.1x as fast as the best hand-written loop"."""
-    one = next((one for mode in MODES if (one := compared(record, mode)) is not None), None)
-    if one is None:
-        return "No result of fastload"
-    rate = f"fastload reads {million(one.mine['rows_per_s'])} rows/s, {MODES[one.mode]}"
-    if one.best is None or one.short_s:
-        return rate
-    other = "the best hand-written loop" if one.best["by_hand"] else one.best["name"]
-    if one.is_tie:
-        return f"fastload is as fast as {other}, {MODES[one.mode]}"
-    if one.times < 1:
-        faster = f"{other[0].upper()}{other[1:]}"
-        return f"{faster} is {1 / one.times:.1f}x as fast as fastload, {MODES[one.mode]}"
-    return f"fastload is {one.times:.1f}x as fast as {other}, {MODES[one.mode]}"
-
-
 def roof_share(entry: Entry) -> float | None:
     """Return the share of the roof that a contender reached; None if it is unknown.
 
@@ -117,7 +100,7 @@ def roof_share(entry: Entry) -> float | None:
 
 def is_kept(entry: Entry) -> bool:
     """Return True if a contender was measured with pages that it keeps decompressed in memory."""
-    return bool(entry["kept_bytes"])
+    return bool(entry.get("kept_bytes"))
 
 
 def is_absent(left_out: Entry) -> bool:

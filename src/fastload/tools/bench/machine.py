@@ -1,12 +1,20 @@
-"""Usage of CPU and memory by this process and its descendants: from /proc, or else from `ps`."""
+"""The machine of a measurement, its versions, and the CPU and memory that processes use.
+
+Usage of this process and its descendants comes from /proc, or else from `ps`.
+"""
 
 from __future__ import annotations
 
 import os
+import platform
 import resource
 import sys
+import time
+from importlib import metadata
 from pathlib import Path
+from typing import Any
 
+from fastload.runtime.cores import available_cores
 from fastload.runtime.platform import LINUX, Process, processes
 
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
@@ -14,6 +22,63 @@ _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 # Fields of /proc/PID/stat after the name (proc(5)).
 _PARENT = 1
 _TIMES = slice(11, 15)
+_STAT = Path("/proc/stat")
+# Fields of the first line of /proc/stat: user, nice, system, irq, softirq, steal (proc(5)).
+_BUSY = (1, 2, 3, 6, 7, 8)
+
+
+def host() -> dict[str, Any]:
+    """Return the number of cores, the processor, the system and the versions."""
+    cpu = platform.machine()
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+            names = [line.split(":", 1)[1].strip() for line in lines if "model name" in line]
+        cpu = names[0] if names else cpu
+    except OSError:
+        pass
+    return {
+        "cores": available_cores(),
+        "cpu": cpu,
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "torch": metadata.version("torch"),
+    }
+
+
+def version_of(package: str) -> str | None:
+    """Return the version of an installed distribution; None if it is not installed."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+class OtherLoad:
+    """The cores that other processes used since this object was made.
+
+    Time that a hypervisor gave to other machines counts.
+    """
+
+    def __init__(self) -> None:
+        self._start = time.perf_counter(), _busy_s(), cpu_s()
+
+    def cores(self) -> float | None:
+        """Return the mean number of cores; None if the system does not count busy time."""
+        start_s, start_busy_s, start_own_s = self._start
+        busy_s = _busy_s()
+        if busy_s is None or start_busy_s is None:
+            return None
+        others_s = (busy_s - start_busy_s) - (cpu_s() - start_own_s)
+        return max(0.0, others_s / max(time.perf_counter() - start_s, 1e-9))
+
+
+def _busy_s() -> float | None:
+    """Return the seconds that all cores of the machine were busy since its start."""
+    try:
+        fields = _STAT.read_text(encoding="ascii").splitlines()[0].split()
+    except OSError:
+        return None
+    return sum(int(fields[index]) for index in _BUSY) * _TICK_S
 
 
 def cpu_s() -> float:

@@ -1,1 +1,0 @@
-"""The machine of a measurement: its cores and versions, what processes use, and what others do."""
