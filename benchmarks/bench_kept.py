@@ -113,9 +113,12 @@ def stacks_of(names: Iterable[str]) -> dict[str, str | list[str]]:
     return {**outputs, **groups}
 
 
-def columns_of(stacks: Mapping[str, str | list[str]]) -> dict[str, Any]:
-    """Return the `columns` argument of the stacks."""
-    return {name: part if isinstance(part, str) else Stack(part) for name, part in stacks.items()}
+def columns_of(stacks: Mapping[str, str | list[str]], table: _Tensors) -> dict[str, Any]:
+    """Return the `columns` argument of the stacks, with the dtypes of the table."""
+    return {
+        name: part if isinstance(part, str) else Stack(part, table[part[0]].dtype)
+        for name, part in stacks.items()
+    }
 
 
 def stacked(columns: _Tensors, stacks: Mapping[str, str | list[str]]) -> _Tensors:
@@ -178,7 +181,7 @@ def check(path: Path, table: _Tensors, stacks: Mapping[str, str | list[str]]) ->
         with (
             dataset_of(path, columns, shuffle=shuffle, keep=True) as on,
             dataset_of(path, columns, shuffle=shuffle, keep=False) as off,
-            dataset_of(path, columns_of(stacks), shuffle=shuffle, keep=True) as of_stacks,
+            dataset_of(path, columns_of(stacks, table), shuffle=shuffle, keep=True) as of_stacks,
         ):
             for _ in range(_CHECKED_EPOCHS):
                 prints = [
@@ -213,7 +216,7 @@ def measure(
     ways = [
         (by_column, list(table), False),
         (by_column, list(table), True),
-        (of_stacks, columns_of(stacks), True),
+        (of_stacks, columns_of(stacks, table), True),
     ]
     tensors: dict[str, list[float]] = {name: [] for name in held}
     first: dict[tuple[str, str, bool, bool], list[float]] = {}

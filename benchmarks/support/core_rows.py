@@ -72,7 +72,8 @@ def _has_large_l2() -> bool:
 
 
 def _stacks() -> dict[str, Any]:
-    return {"label": "label", "numeric": Stack(_NUMERIC), "categories": Stack(_CATEGORICAL)}
+    numbers, ids = Stack(_NUMERIC), Stack(_CATEGORICAL, "int64")
+    return {"label": "label", "numeric": numbers, "categories": ids}
 
 
 ROWS = (

@@ -41,6 +41,9 @@ DType = torch.dtype | np.dtype[Any] | type | str
 Fill = bool | int | float | str | bytes
 """A value that takes the place of nulls."""
 
+StackFill = bool | int | float | Mapping[str, bool | int | float] | None
+"""The `fill` of a `Stack`."""
+
 DTYPES: dict[torch.dtype, str] = {
     torch.bool: "bool",
     torch.uint8: "uint8",
@@ -62,6 +65,7 @@ _BY_NAME = {name: dtype for dtype, name in DTYPES.items()}
 
 
 _NULLS = "pass fill= for the value that takes the place of nulls"
+_FILLS = "pass fill= for the number that takes the place of nulls, or a mapping of names to numbers"
 
 
 @hinted(fillna=_NULLS, fill_value=_NULLS, default=_NULLS, type="pass dtype=")
@@ -117,31 +121,42 @@ class Column:
         check_choice("unit of Column", self.unit, (None, "s", "ms", "us", "ns"))
 
 
+@hinted(
+    **{"*": 'put the names into one list, Stack(["f1", "f2"])'},
+    columns="pass names=",
+    name="pass names=, a list of column names",
+    fillna=_FILLS,
+    fill_value=_FILLS,
+    default=_FILLS,
+    type="pass dtype=",
+    valid='pass nulls="mask" to the dataset, which adds the output <output>__valid',
+)
 @dataclass(frozen=True, slots=True)
 class Stack:
     """Several numeric columns as one row-major tensor of shape (B, F), F = len(names).
 
     Example:
-        columns = {"x": Stack(["f1", "f2"], dtype="float32")}
+        columns = {"x": Stack(["f1", "f2", "age"], fill={"age": 30})}
         ds = FastParquetDataset("train", columns=columns)
-        next(iter(ds))["x"].shape  # (1024, 2)
+        next(iter(ds))["x"].shape  # (1024, 3)
 
     Args:
         names: names of the columns in the files, in order; "a.b" is the field `b` of the struct
             `a`.
-        dtype: dtype of the tensor; None = the dtype to which torch promotes the dtypes of the
-            columns.
-        fill: number that nulls of every column become. With None, nulls become NaN in a float
-            tensor, and raise `NullValueError` otherwise, unless the dataset's `nulls` says
-            otherwise.
+        dtype: dtype of the tensor. float32 holds every integer up to 2**24 exactly: for larger
+            ids pass torch.int64.
+        fill: number that nulls of every column become; or a mapping from the names of columns to
+            numbers. In a column without a number, nulls become NaN in a float tensor, and raise
+            `NullValueError` otherwise, unless the dataset's `nulls` says otherwise.
 
     Raises:
         TypeError, ValueError: an argument has the wrong type or an invalid value.
     """
 
     names: Sequence[str]
-    dtype: DType | None = None
-    fill: bool | int | float | None = None
+    dtype: DType = torch.float32
+    # A mapping has no hash.
+    fill: StackFill = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
         if isinstance(self.names, str) or not isinstance(self.names, Sequence):
@@ -152,14 +167,36 @@ class Stack:
         if not self.names:
             raise ValueError("Expected names of Stack to hold at least one column, got none")
         for name in self.names:
+            if isinstance(name, Spec):
+                raise TypeError(
+                    f"Expected a column name of Stack to be a str, got {name!r}: write the name, "
+                    "and pass dtype= to Stack, and fill= as a mapping of names to numbers"
+                )
             _check_name("Stack", name)
         repeated = [name for i, name in enumerate(self.names) if name in self.names[:i]]
         if repeated:
             raise ValueError(f"Column `{repeated[0]}` is used twice in Stack")
+        if self.dtype is None:
+            raise TypeError(
+                "Expected dtype of Stack to be a torch.dtype such as torch.int64, got None: leave "
+                "dtype= out for torch.float32"
+            )
         _set_dtype(self, "Stack")
-        _check_fill("Stack", self.fill, text=False)
         # A tuple keeps the checked names from changing, and makes the spec hashable.
         object.__setattr__(self, "names", tuple(self.names))
+        object.__setattr__(self, "fill", _checked_fills(self))
+
+    def fill_of(self, name: str) -> bool | int | float | None:
+        """Return the number that nulls of a column become; None = no number is given.
+
+        Args:
+            name: name of the column, which may be a field of a struct that `names` holds.
+        """
+        if not isinstance(self.fill, Mapping):
+            return self.fill
+        while name not in self.fill and "." in name:
+            name = name.rpartition(".")[0]
+        return self.fill.get(name)
 
 
 @hinted(num_buckets="pass buckets=", hash_size="pass buckets=", num_embeddings="pass buckets=")
@@ -427,6 +464,32 @@ def _check_fill(owner: str, fill: object, *, text: bool, what: str = "fill") -> 
     if isinstance(fill, (Real, Decimal)):
         advice = f": write {'int' if isinstance(fill, Integral) else 'float'}({fill!r})"
     raise TypeError(f"Expected {what} of {owner} to be {wanted}, got {fill!r}{advice}")
+
+
+def _checked_fills(stack: Stack) -> StackFill:
+    """Check the `fill` of a Stack, and return it; a mapping is copied."""
+    fill = stack.fill
+    if isinstance(fill, Sequence):
+        raise TypeError(
+            f"Expected fill of Stack to be a number or a mapping from column to number, got "
+            f"{fill!r}: write fill={{{stack.names[0]!r}: 0}}"
+        )
+    if not isinstance(fill, Mapping):
+        _check_fill("Stack", fill, text=False)
+        return fill
+    for name, value in fill.items():
+        if name not in stack.names:
+            raise ValueError(
+                f"Expected fill of Stack for columns among {', '.join(stack.names)}, got one for "
+                f"{name!r}"
+            )
+        if value is None:
+            raise TypeError(
+                f"Expected fill of Stack to hold a number for {name!r}, got None: leave {name!r} "
+                "out"
+            )
+        _check_fill("Stack", value, text=False, what=f"fill for {name!r}")
+    return dict(fill)
 
 
 def check_choice(what: str, value: object, choices: Sequence[object]) -> None:

@@ -255,18 +255,23 @@ class _Planner:
     def add_stack(self, output: str, spec: Stack, leaves: Sequence[SelectedLeaf]) -> None:
         for leaf in leaves:
             if leaf.type.is_bytes or leaf.type.list_sizes:
+                remedy = "Pad or Fixed" if leaf.type.list_sizes else "Codes or Hash"
                 raise SchemaError(
-                    f"Expected numeric columns in Stack `{output}`, got {leaf.type} - at column "
-                    f"`{leaf.name}`"
+                    f"Expected numeric columns in Stack `{output}`, got {leaf.type}: use {remedy} "
+                    f"in an output of its own - at column `{leaf.name}`"
                 )
-        dtype = torch_dtype(spec.dtype) or _promote(output, leaves)
-        column = Column(_STACKED, dtype, spec.fill)
-        columns = tuple(self._index(self._plan(leaf, column)[0]) for leaf in leaves)
+        dtype = torch_dtype(spec.dtype)
+        assert dtype is not None, "Stack checks its dtype"
+        fills = [spec.fill_of(leaf.name) for leaf in leaves]
+        columns = tuple(
+            self._index(self._plan(leaf, Column(_STACKED, dtype, fill))[0])
+            for leaf, fill in zip(leaves, fills, strict=True)
+        )
         units = {leaf.type.unit for leaf in leaves}
         unit = units.pop() if len(units) == 1 else None
         entry = Field(dtype, shape=(len(columns),), unit=unit)
         self.outputs.append(OutputPlan(output, "stack", columns, entry))
-        if self.nulls == "mask" and spec.fill is None:
+        if self.nulls == "mask" and None in fills:
             entry = Field(torch.bool, shape=(len(columns),))
             self.masks.add(len(self.outputs))
             self.outputs.append(OutputPlan(f"{output}__valid", "stack_valid", columns, entry))
@@ -343,17 +348,3 @@ def _names_of(leaf: SelectedLeaf, spec: LeafSpec, item: Item) -> tuple[str, ...]
 
 def _strides_of_lists(plan: ColumnPlan, item: Item) -> tuple[int, ...]:
     return (max(1, plan.list_size), *item.strides) if item.strides else ()
-
-
-def _promote(output: str, leaves: Sequence[SelectedLeaf]) -> torch.dtype:
-    dtype = leaves[0].type.dtype
-    for leaf in leaves[1:]:
-        try:
-            dtype = torch.promote_types(dtype, leaf.type.dtype)
-        except RuntimeError:
-            raise SchemaError(
-                f"Expected columns of Stack `{output}` that torch promotes to one dtype, got "
-                f"{dtype} and {leaf.type.dtype} (write Stack(..., dtype=...)) - at column "
-                f"`{leaf.name}`"
-            ) from None
-    return dtype
