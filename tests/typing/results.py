@@ -64,7 +64,10 @@ assert_type(Column("x").unit, Literal["s", "ms", "us", "ns"] | None)
 assert_type(Hash("x", 10).buckets, int)
 assert_type(Hash("x", 10).seed, int)
 assert_type(Codes("x", ["a"]).unknown, int)
-assert_type(Codes("x", ["a"]).vocabulary, Sequence[str] | Sequence[bytes] | Sequence[int])
+assert_type(
+    Codes("x", ["a"]).vocabulary,
+    Sequence[str | None] | Sequence[bytes | None] | Sequence[int | None],
+)
 assert_type(Pad("x", 8).length, int)
 assert_type(Pad("x", 8).name, str | Column | Hash | Codes)
 assert_type(Pad("x", 8).elements, Column | Hash | Codes)

@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from decimal import Decimal
 from numbers import Integral, Real
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -250,27 +250,30 @@ class Codes:
     Lists take the same form as with `Column`, and hold the codes of their elements.
 
     Example:
-        columns = {"country": Codes("country", ["de", "fr", "us"])}
+        columns = {"country": Codes("country", [None, "de", "fr", "us"], unknown=0)}
         ds = FastParquetDataset("train", columns=columns)
 
     Args:
         name: name of the column in the files, as for `Column`.
         vocabulary: known values, each once: all str, all bytes or all int, as the column holds.
-            The code of a value is its index.
-        unknown: code of every other value and of nulls. A null list becomes empty.
+            The code of a value is its index. The first may be None, if `unknown` is 0.
+        unknown: code of every other value and of nulls. It may not be the code of a value of the
+            vocabulary; but 0 may, if None, "" or b"" comes first. A null list becomes empty.
 
     Raises:
         TypeError, ValueError: an argument has the wrong type or an invalid value.
     """
 
     name: str
-    vocabulary: Sequence[str] | Sequence[bytes] | Sequence[int] = field(repr=False)
+    vocabulary: Sequence[str | None] | Sequence[bytes | None] | Sequence[int | None] = field(
+        repr=False
+    )
     unknown: int = -1
 
     def __post_init__(self) -> None:
         _check_name("Codes", self.name)
         check_int("unknown of Codes", self.unknown, -(2**63), 2**63 - 1)
-        object.__setattr__(self, "vocabulary", _checked_vocabulary(self.vocabulary))
+        object.__setattr__(self, "vocabulary", _checked_vocabulary(self.vocabulary, self.unknown))
 
 
 LeafSpec = Column | Hash | Codes
@@ -517,22 +520,43 @@ def _as_list(vocabulary: object) -> str:
     return f"vocabulary.{listing}()" if listing else "list(vocabulary)"
 
 
-def _checked_vocabulary(
-    vocabulary: object,
-) -> tuple[str, ...] | tuple[bytes, ...] | tuple[int, ...]:
+_Vocabulary: TypeAlias = tuple[str | None, ...] | tuple[bytes | None, ...] | tuple[int | None, ...]
+
+
+def _checked_vocabulary(vocabulary: object, unknown: int) -> _Vocabulary:
     if isinstance(vocabulary, (str, bytes)) or not isinstance(vocabulary, Sequence):
         raise TypeError(
             "Expected vocabulary of Codes to be a list of str, bytes or int, got "
             f"{type(vocabulary).__name__}: write {_as_list(vocabulary)}, whose order gives the "
             "codes"
         )
+    # None stands for nulls and all values that are not listed.
+    leads = len(vocabulary) > 0 and vocabulary[0] is None
+    values = _checked_values(vocabulary[1:] if leads else vocabulary)
+    if leads and unknown != 0:
+        raise ValueError(
+            f"Expected unknown=0 of Codes with None as the first value, got {unknown}: nulls and "
+            "unknown values have the code of None"
+        )
+    if not leads and 0 <= unknown < len(values) and (unknown or values[0] not in ("", b"")):
+        raise ValueError(
+            f"Expected unknown of Codes to be the code of no value, got {unknown}, the code of "
+            f"{values[unknown]!r}: put None first, [None, {values[0]!r}, ...], with unknown=0, or "
+            f"pass unknown=-1 or unknown={len(values)}"
+        )
+    return (None, *values) if leads else values
+
+
+def _checked_values(
+    vocabulary: Sequence[Any],
+) -> tuple[str, ...] | tuple[bytes, ...] | tuple[int, ...]:
     if not vocabulary:
         raise ValueError("Expected vocabulary of Codes to hold at least one value, got none")
     for value in vocabulary:
         if value is None or (isinstance(value, float) and math.isnan(value)):  # null, in pandas
             raise TypeError(
                 f"Expected vocabulary of Codes to hold str, bytes or int, got {value!r}: leave "
-                f"{value!r} out, because nulls get unknown="
+                f"{value!r} out, because nulls get unknown=, or put None first with unknown=0"
             )
     kind = type(vocabulary[0])
     if kind not in (str, bytes, int):

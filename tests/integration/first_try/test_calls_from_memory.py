@@ -197,6 +197,21 @@ COLUMNS = {
     "Stack(['age'], fill=[1])": Says(r"a mapping from column to number, got \[1\]: write fill="),
     "Stack([Column('age', fill=1), 'f1'])": Says("fill= as a mapping of names to numbers"),
     "Stack(['f1'], valid=True)": Says("Stack has no parameter 'valid': pass nulls=\"mask\""),
+    "Codes('country', ['de', 'fr'], unknown=0)": Says(
+        r"got 0, the code of 'de': put None first, \[None, 'de', \.\.\.\], with unknown=0, or",
+        VALUE,
+    ),
+    "make(columns={'c': Codes('country', [None, 'fr'], unknown=0)}).head(3)['c'].tolist()": [
+        0,
+        1,
+        0,
+    ],
+    "make(columns={'c': Codes('age', [None, 1, 0], unknown=0)}).head(4)['c'].tolist()": [
+        0,
+        1,
+        0,
+        0,
+    ],
     "Codes('country')": Says(r"Codes needs vocabulary, .* write Codes\(name, vocabulary\)"),
     "Hash('country')": Says(r"Hash needs buckets, got none: write Hash\(name, buckets\)"),
     "Pad('tokens')": Says(r"Pad needs length, got none: write Pad\(name, length\)"),

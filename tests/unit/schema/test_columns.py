@@ -172,15 +172,52 @@ def test_hash_refuses(arguments: dict[str, Any], error: type[Exception], message
         (["a", b"a"], TypeError, "of one kind, got 'a' and b'a'"),
         ([1, True], TypeError, "of one kind, got 1 and True"),
         (["a", "b", "a"], ValueError, "Value 'a' is used twice"),
-        (["a", None], TypeError, r"got None: leave None out, because nulls get unknown=$"),
-        ([None, "a"], TypeError, r"got None: leave None out, because nulls get unknown=$"),
-        (["a", float("nan")], TypeError, r"got nan: leave nan out, because nulls get unknown=$"),
+        (
+            ["a", None],
+            TypeError,
+            r"got None: leave None out, because nulls get unknown=, or put None fi",
+        ),
+        ([None], ValueError, "at least one value, got none"),
+        ([None, None, "a"], TypeError, "got None: leave None out"),
+        ([None, "a"], ValueError, "unknown=0 of Codes with None as the first value, got -1"),
+        (
+            ["a", float("nan")],
+            TypeError,
+            r"got nan: leave nan out, because nulls get unknown=, or put None fi",
+        ),
         ([2**64], ValueError, "values of vocabulary of Codes in .* got 18446744073709551616"),
     ],
 )
 def test_codes_refuses(vocabulary: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         Codes("a", vocabulary)
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "unknown", "message"),
+    [
+        (
+            ["DE", "FR"],
+            0,
+            r"got 0, the code of 'DE': .* \[None, 'DE', \.\.\.\], with unknown=0, or",
+        ),
+        (["", "FR"], 1, "got 1, the code of 'FR': .* or pass unknown=-1 or unknown=2$"),
+        ([0, 7], 0, "got 0, the code of 0: put None first"),
+        ([None, "FR"], 1, "Expected unknown=0 .* got 1: nulls and unknown values have the code"),
+    ],
+)
+def test_codes_refuses_the_code_of_a_value_as_unknown(
+    vocabulary: Any, unknown: int, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        Codes("a", vocabulary, unknown)
+
+
+@pytest.mark.parametrize("first", [None, "", b""])
+def test_codes_takes_unknown_as_the_first_of_all(first: Any) -> None:
+    word = b"DE" if first == b"" else "DE"
+    assert Codes("a", [first, word], unknown=0).vocabulary == (first, word)
+    assert Codes("a", ["DE"], unknown=1).unknown == 1
 
 
 def test_codes_keeps_its_own_vocabulary() -> None:
