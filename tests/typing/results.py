@@ -128,6 +128,7 @@ assert_type(trace.threads, dict[int, str])
 assert_type(trace.dropped, int)
 assert_type(trace.to_json(), dict[str, Any])
 
+assert_type(mix([dataset, dataset]).sources, tuple[str, ...])
 mixed = mix({"a": dataset})
 assert_type(mixed.files, dict[str, tuple[str, ...]])
 mixed.set_epoch(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import secrets
 from dataclasses import replace
 from functools import partial
@@ -14,6 +15,7 @@ from fastload.batch.transport import memory_of_workers
 from fastload.dataset.arguments import (
     ATTRIBUTES,
     KEYWORDS,
+    SETTERS,
     check_arguments,
     check_packed,
     check_slices,
@@ -744,6 +746,13 @@ class FastParquetDataset(Resumable):
 
         def __getattr__(self, name: str) -> Any:
             return missing_attribute(self, name, ATTRIBUTES)
+
+    @staticmethod
+    def _instead_of_setting(name: str) -> str:
+        if name in SETTERS:
+            return SETTERS[name]
+        known = inspect.signature(FastParquetDataset.__init__).parameters
+        return f"pass {name}= when you make the dataset" if name in known else ""
 
     def __repr__(self) -> str:
         return self._description.text(self._known_schema, final=self._schema is not None)

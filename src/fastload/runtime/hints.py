@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-__all__ = ["hinted", "hinted_function", "missing_attribute", "nearest", "with_hints"]
+__all__ = [
+    "hinted",
+    "hinted_function",
+    "missing_attribute",
+    "missing_name",
+    "nearest",
+    "refuse_attribute",
+    "shortened",
+    "with_hints",
+]
 
 _Result = TypeVar("_Result")
 _Class = TypeVar("_Class")
@@ -108,6 +117,52 @@ def missing_attribute(owner: object, name: str, hints: Mapping[str, str], defaul
     raise AttributeError(
         f"{kind.__name__} has no attribute {name!r}" + (f": {hint}" if hint else "")
     )
+
+
+def refuse_attribute(owner: object, name: str, advice: Callable[[str], str]) -> None:
+    """Do the work of `__setattr__`: raise the error for an attribute that nothing would read.
+
+    Private names, and names that the class or the object has, may be set. A subclass of a user may
+    have attributes of its own.
+
+    Args:
+        owner: the object.
+        name: the attribute.
+        advice: returns what to write instead of setting an attribute; "" = nothing.
+
+    Raises:
+        AttributeError: the attribute may not be set.
+    """
+    kind = type(owner)
+    if name.startswith("_") or name in vars(owner) or hasattr(kind, name):
+        return
+    if kind.__module__.partition(".")[0] != __name__.partition(".")[0]:
+        return
+    hint = advice(name) or "keep it in a variable of your own, or in a subclass"
+    raise AttributeError(f"{kind.__name__} has no attribute {name!r} to set: {hint}")
+
+
+def missing_name(module: str, name: str, names: Iterable[str], hints: Mapping[str, str]) -> Any:
+    """Do the work of a module's `__getattr__`: raise the error for a name that does not exist.
+
+    Args:
+        module: the name of the module.
+        name: the name that it lacks.
+        names: the names that it has.
+        hints: what to write instead of a name.
+    """
+    hint = "" if name.startswith("_") else hints.get(name, "")
+    if not hint and not name.startswith("_") and (close := nearest(name, names)):
+        hint = f"did you mean {' or '.join(f'{module}.{each}' for each in close)}?"
+    raise AttributeError(
+        f"module {module!r} has no attribute {name!r}" + (f": {hint}" if hint else "")
+    )
+
+
+def shortened(value: object, most: int = 60) -> str:
+    """Return the repr of a value in one line of at most `most` characters."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def nearest(name: object, names: Iterable[str]) -> list[str]:

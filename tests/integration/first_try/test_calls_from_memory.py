@@ -46,7 +46,31 @@ DATASET = {
     "ds.num_rows": ROWS,
     "ds.head().rows": 5,
     "ds.head(3)['id'].tolist()": [0, 1, 2],
-    "ds[0]": Says(r"call head\(5\), .* pass split=, filters= or limit=, .* call by_index\(\)"),
+    "ds[0]": Says(r"item \[0\]: for rows by number call take\(\[0\]\) or by_index\(\), to look at"),
+    "ds[3]": Says(r"take\(\[3\]\) or by_index\(\), .* head\(5\), .* split=, filters= or limit=$"),
+    "ds[torch.arange(300)]": Says(
+        r"no item \[tensor\(\[ 0, 1.{40,46}\.\.\.\]: .* call take\(numbers\)"
+    ),
+    "fastload.mix([ds.__copy__()])[0]": Says(
+        r"take\(\[0\]\) or by_index\(\) of a source, to look at"
+    ),
+    "setattr(ds, 'batch_size', 3)": Says("pass batch_size= when you make", NO_ATTRIBUTE),
+    "setattr(ds, 'weights', [1])": Says(r"call dataset\.set_weights\(weights\)", NO_ATTRIBUTE),
+    "setattr(ds, 'epoch', 3)": Says(r"call dataset\.set_epoch\(n\)", NO_ATTRIBUTE),
+    "setattr(ds, 'mine', 3)": Says("'mine' to set: keep it in a variable", NO_ATTRIBUTE),
+    "setattr(ds, 'files', [])": Says("files", NO_ATTRIBUTE),
+    "setattr(ds, '_mine', 3)": None,
+    "setattr(fastload.mix([ds.__copy__()]), 'weights', [2])": Says(
+        r"weights= to fastload\.mix, or make another mix", NO_ATTRIBUTE
+    ),
+    "fastload.Image2": Says("module 'fastload' has no attribute 'Image2'", NO_ATTRIBUTE),
+    "fastload.Pad2": Says(r"did you mean fastload\.Pad", NO_ATTRIBUTE),
+    "fastload.Dataset": Says(r"fastload\.FastParquetDataset\(source\)", NO_ATTRIBUTE),
+    "fastload.Mix": Says(r"write fastload\.mix\(\{name: dataset\}", NO_ATTRIBUTE),
+    "fastload.DataLoader": Says(r"DataLoader\(dataset, batch_size=None\)", NO_ATTRIBUTE),
+    "hasattr(fastload, '__wrapped__'), hasattr(fastload, 'Dataset')": (False, False),
+    "make(shuffle=10000)": Says("got 10000: write shuffle=True, shuffle_window=10000$"),
+    "make(weights=lambda row: 1)": Says("got <function .*call the function on each row, and"),
     "ds[:10]": Says(r"read by iteration .* head\(5\)"),
     "next(iter(random_split(ds, [0.5, 0.5])[0]))": Says("pass split="),
     "random_split(ds, [40, 20])": OnPage(ValueError),
@@ -100,7 +124,11 @@ LOADERS = {
     ),
     "next(iter(DevicePrefetcher(ds, 'cpu'))).rows": 8,
     "DevicePrefetcher(ds, 'gpu')": Says("Expected a device that torch has, got 'gpu'", VALUE),
-    "fastload.mix([ds, ds])": Says("a mapping from name to FastParquetDataset, got list"),
+    "fastload.mix([ds, ds])": Says("source `0` is used twice - at source `1`", VALUE),
+    "fastload.mix([ds.__copy__(), make()], [3, 1]).sources": ("0", "1"),
+    "fastload.mix(ds)": Says("a list of FastParquetDataset, or a mapping from name to"),
+    "fastload.mix([ds.__copy__()], lambda step: [1])": Says("call the function, and pass the num"),
+    "fastload.mix([ds.__copy__()], 3)": Says(r"got 3: write weights=\{'0': 1\}$"),
     "len(fastload.DataWait(ds))": 8,
 }
 
@@ -259,6 +287,11 @@ SOURCES = {
     "FastParquetDataset(Path('~/part.parquet'), columns=['id']).num_rows": ROWS,
     "FastParquetDataset('trian/*.parquet')": Says("holds `train` - at", NOT_FOUND),
     "FastParquetDataset('train/part-7.parquet')": Says("train holds `part.parquet`", NOT_FOUND),
+    "FastParquetDataset('part-2.parquet')": Says("holds `part.parquet` - at", NOT_FOUND),
+    "FastParquetDataset('scripts/zz.parquet')": Says(
+        r"holds (`\d\.parquet`,? ){3}and 2 more Parquet files - at", NOT_FOUND
+    ),
+    "FastParquetDataset('scripts/zz')": Says("holds `0.parquet`, `1.par.* 2 more", NOT_FOUND),
     "FastParquetDataset(Path('s3://bucket/x'))": Says("a URL has two slashes", NOT_FOUND),
     "FastParquetDataset('hf://datasets/user/name', **unreachable_hub)": Says(
         "- at hf://datasets/user/name", fastload.StorageError
@@ -310,6 +343,9 @@ def names(tmp_path_factory):
     (directory / "train").mkdir()
     pq.write_table(table(), directory / "train" / "part.parquet", row_group_size=25)
     pq.write_table(table(), directory / "part.parquet")
+    (directory / "scripts").mkdir()
+    for name in ("a.py", "e2.py", "zz.py", *(f"{n}.parquet" for n in range(5))):
+        (directory / "scripts" / name).touch()
 
     def make(**arguments):
         return fastload.FastParquetDataset(directory / "train", **{"nulls": "zero", **arguments})
