@@ -32,6 +32,13 @@ dataset = FastParquetDataset("a.parquet")
 
 for batch in dataset:
     assert_type(batch, Batch)
+    assert_type(batch["x"], Any)
+    assert_type(batch.get("x"), Any)
+    assert_type(batch.get("x", None), Any)
+    for name, value in batch.items():
+        assert_type((name, value), tuple[str, Any])
+    for value in batch.values():
+        assert_type(value, Any)
     assert_type(batch.rows, int)
     assert_type(batch.nbytes, int)
     assert_type(batch.slice(0, 2), Batch)
@@ -43,7 +50,8 @@ for batch in dataset:
     assert_type(batch.pin_memory(), Batch)
 
 lists = Ragged(torch.zeros(3), torch.tensor([0, 1, 3]))
-assert_type(lists.values, torch.Tensor | Ragged)
+assert_type(lists.values, Any)
+lists.values.float().mean()
 assert_type(lists.offsets, torch.Tensor)
 assert_type(lists.kind, Literal["str", "bytes"] | None)
 assert_type(lists.depth, int)

@@ -503,8 +503,8 @@ def _checked_weights(
     if len(weights) != len(names):
         raise ValueError(f"Expected a weight of each of {list(names)}, got {len(weights)} weights")
     for name, weight in zip(names, weights, strict=True):
-        given = weight
-        if isinstance(given, bool) or not isinstance(given, Real):
+        number: object = weight
+        if isinstance(number, bool) or not isinstance(number, Real):
             raise TypeError(f"Expected weights as numbers, got {weight!r} - at source `{name}`")
         if not (weight > 0 and math.isfinite(weight)):
             raise ValueError(
