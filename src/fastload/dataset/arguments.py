@@ -268,7 +268,7 @@ _NUMBERS = ("seed", "prefetch", "offset")  # whose None would mean nothing
 _CHOICES: dict[str, tuple[object, ...]] = {
     "pin_memory": (True, False, "auto"),
     "on_error": ("raise", "skip"),
-    "nulls": ("raise", "zero", "mask"),
+    "nulls": ("raise", "nan", "zero", "mask"),
 }
 _LEAST = {
     "batch_size": 1,

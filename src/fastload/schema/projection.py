@@ -41,7 +41,7 @@ Columns = (
 )
 """The `columns` argument: None for all, a list of names and specs, or a mapping."""
 
-Nulls = Literal["raise", "zero", "mask"]
+Nulls = Literal["raise", "nan", "zero", "mask"]
 """The `nulls` argument: what becomes of nulls in columns without `fill` and `valid`."""
 
 OutputKind = Literal[
@@ -146,10 +146,10 @@ def plan_columns(
             all fields of the struct) and specs; or a mapping from output name to name, spec,
             dtype or list of names, in which "*" with `...` stands for every other column.
         exclude: names of columns and structs to leave out.
-        nulls: what becomes of nulls in columns without `fill` and `valid` of their own. "raise":
-            an error, but NaN in floats. "zero": 0, False or empty, but NaN in floats. "mask": as
-            "zero", and `<output>__valid` beside each output whose footers show a null or don't
-            say: a bool tensor (B,), or (B, F) for a Stack.
+        nulls: what becomes of nulls in columns without `fill` and `valid` of their own. "raise"
+            and "nan": an error, but NaN in floats. "zero": 0, False or empty, but NaN in floats.
+            "mask": as "zero", and `<output>__valid` beside each output whose footers show a null
+            or don't say: a bool tensor (B,), or (B, F) for a Stack.
         check_nulls: refuse columns whose footers show nulls for which no fill is given. Callers
             whose filters may remove the rows with nulls pass False.
 
@@ -304,7 +304,7 @@ class _Planner:
     ) -> tuple[ColumnPlan, Item]:
         if isinstance(spec, Column) and spec.valid:
             return plan_leaf(leaf, spec, zero=True, varying=varying)
-        return plan_leaf(leaf, spec, zero=self.nulls != "raise", nan=True, varying=varying)
+        return plan_leaf(leaf, spec, zero=self.nulls in ("zero", "mask"), nan=True, varying=varying)
 
     def _add_valid(self, output: str, spec: LeafSpec, columns: tuple[int, ...]) -> None:
         """Add the `__valid` output of an output, if its spec or `nulls` asks for one."""

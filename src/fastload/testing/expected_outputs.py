@@ -71,7 +71,7 @@ class NullRule:
     @property
     def zero(self) -> bool:
         """True if a null becomes 0, False or an empty value, but NaN in floats."""
-        return self.nulls != "raise"
+        return self.nulls in ("zero", "mask")
 
     def masks(self, output: str, *, has_nulls: bool) -> bool:
         """Return True if an output without a `fill` gets a `__valid` output beside it."""

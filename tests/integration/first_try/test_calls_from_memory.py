@@ -104,7 +104,9 @@ DATASET = {
     "make(batch_sampler=range(9))": Says(r"dataset\.by_index\(\), batch_sampler="),
     "make(collate_fn=print)": Says(r"list of rows, write DataLoader\(dataset\.by_index\(\)"),
     "make(bach_size=3)": Says("did you mean 'batch_size'"),
-    "make(nulls=None)": Says("'raise', 'zero' or 'mask'", VALUE),
+    "make(nulls=None)": Says("'raise', 'nan', 'zero' or 'mask'", VALUE),
+    "make(nulls='nan')": Says('pass nulls="zero" or nulls="mask"', fastload.NullValueError),
+    "next(iter(make(nulls='nan', columns={'age': torch.float32})))['age'].isnan().sum()": 9,
     "make(nulls='raise')": Says('pass nulls="zero" or nulls="mask"', fastload.NullValueError),
     "make(exclude='age')": Says("exclude as a list of column names"),
 }
