@@ -35,7 +35,8 @@ def _passes(arguments: argparse.Namespace) -> turns.Cost:
     row = BY_NAME[arguments.row]
     columns = row.columns
     if arguments.stack:
-        columns = {"stack": Stack([f"category_{i:02}" for i in range(1, arguments.stack + 1)])}
+        names = [f"category_{i:02}" for i in range(1, arguments.stack + 1)]
+        columns = {"stack": Stack(names, "int64")}
     with FastParquetDataset(
         row.source(arguments.directory),
         columns=columns,

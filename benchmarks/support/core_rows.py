@@ -78,7 +78,8 @@ def _packed() -> dict[str, Any]:
 
 
 def _stacks() -> dict[str, Any]:
-    return {"label": "label", "numeric": Stack(_NUMERIC), "categories": Stack(_CATEGORICAL)}
+    numbers, ids = Stack(_NUMERIC), Stack(_CATEGORICAL, "int64")
+    return {"label": "label", "numeric": numbers, "categories": ids}
 
 
 ROWS = (

@@ -1,5 +1,7 @@
 """Loads Parquet datasets into PyTorch, decoded and collated by a C++ core."""
 
+import typing as _typing
+
 from fastload.runtime import native as _native  # first: refuses a core built for another pyarrow
 
 # isort: split
@@ -24,6 +26,7 @@ from fastload.errors import (
     UnsupportedTypeError,
 )
 from fastload.runtime.disk.cache import Cache
+from fastload.runtime.hints import missing_name as _missing_name
 from fastload.runtime.version import __version__ as __version__
 from fastload.schema.columns import Codes, Column, Fixed, Hash, Pad, Stack
 from fastload.schema.packs import Pack, TokenBudget
@@ -46,6 +49,31 @@ __all__ = [
 # fmt: on
 
 del _native
+
+
+_NAMES = {
+    **dict.fromkeys(
+        ("Dataset", "ParquetDataset", "IterableDataset", "load_dataset", "read_parquet", "open"),
+        "write fastload.FastParquetDataset(source)",
+    ),
+    **dict.fromkeys(
+        ("DataLoader", "Loader", "StreamingDataLoader"),
+        "write torch.utils.data.DataLoader(dataset, batch_size=None), or iterate over the dataset",
+    ),
+    **dict.fromkeys(
+        ("Mix", "Mixture", "interleave", "interleave_datasets", "concat", "CombinedDataset"),
+        "write fastload.mix({name: dataset}, weights=)",
+    ),
+    "ConcatDataset": "pass a list of paths as the source of one FastParquetDataset",
+    **dict.fromkeys(
+        ("testing", "integrations"), "import the module first, as in `import fastload.testing`"
+    ),
+}
+
+if not _typing.TYPE_CHECKING:  # type checkers refuse unknown names themselves
+
+    def __getattr__(name: str) -> _typing.Any:
+        return _missing_name(__name__, name, __all__, _NAMES)
 
 
 def __dir__() -> list[str]:

@@ -139,9 +139,9 @@ def test_collections_at_any_time(path):
         for threads in (0, 2):
             steps = [per_row(len, "name", "length", threads=1), lambda block: block]
             dataset = FastParquetDataset(path, batch_size=50, threads=threads, preprocess=steps)
-            dataset.me = dataset
+            dataset._me = dataset
             kept = iter(dataset)
-            dataset.running = kept
+            dataset._running = kept
             assert len(ids_of(next(kept) for _ in range(3))) == 150
             del dataset, kept
         with FastParquetDataset(path, batch_size=50, threads=2) as dataset:

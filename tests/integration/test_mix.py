@@ -359,7 +359,7 @@ def test_wrong_arguments(paths):
         fastload.mix({**sources, "z": sources["a"]})
     for wrong, message in [
         (({"a": fastload.mix(sources)},), "a FastParquetDataset, got MixedDataset - at source `a`"),
-        ((list(sources.values()),), "Expected datasets as a mapping"),
+        ((set(sources.values()),), "Expected datasets as a list of .* or a mapping"),
         (({1: sources["a"]},), "Expected the name of a source as str"),
         ((sources, ["1", "2", "3"]), "Expected weights as numbers"),
         ((sources, None, 1.5), "Expected seed as int"),

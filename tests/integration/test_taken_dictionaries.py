@@ -14,6 +14,9 @@ ROWS = 6_000
 GROUP_ROWS = 2_000
 
 
+WORDS = [f"word {k}" for k in range(0, 900, 2)]
+
+
 def rows(seed=0):
     rng = np.random.default_rng(seed)
     words = [f"word {k}" for k in rng.integers(0, 900, ROWS)]
@@ -85,7 +88,7 @@ def test_each_column_has_its_own_decoding(path):
         "hash": Hash("word", buckets=1000),
         "word": Column("word"),
         "null": Column("null", fill=-1),
-        "code": Codes("word", vocabulary=[f"word {k}" for k in range(0, 900, 2)], unknown=0),
+        "code": Codes("word", vocabulary=[None, *WORDS], unknown=0),
         "list": Column("list"),
     }
     table = rows()

@@ -47,11 +47,11 @@ def stack_of(r, leaves):
     """A Stack of those leaves; `r` is a random.Random."""
     kinds = {leaf.values.type for leaf in leaves}
     dtypes = list(FLOATS)
-    if len(kinds) == 1:
-        dtypes.append(None)
     if kinds <= {pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint32()}:
         dtypes.append(torch.int64)
-    return Stack([leaf.name for leaf in leaves], r.choice(dtypes), r.choice([0, 1]))
+    names = [leaf.name for leaf in leaves]
+    fill = r.choice([0, 1, dict.fromkeys(names, 1) | {names[0]: 0}])
+    return Stack(names, r.choice(dtypes), fill)
 
 
 def is_number(leaf):

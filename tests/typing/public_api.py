@@ -27,6 +27,7 @@ from fastload import (
     mix,
     per_block,
     per_row,
+    prepare,
     skip,
 )
 from fastload.dataset.trace import Trace
@@ -94,6 +95,7 @@ for batch in loader:
     assert_type(moved, Batch)
     state = dataset.state_dict(after=batch)
     dataset.load_state_dict(skip(state, 3))
+    assert_type(prepare(dataset, "prepared", jobs=2, progress=False), str)
     dataset.set_epoch(1)
 
 text = Ragged(torch.zeros(3, dtype=torch.uint8), torch.tensor([0, 1, 3]), "str")

@@ -32,6 +32,13 @@ dataset = FastParquetDataset("a.parquet")
 
 for batch in dataset:
     assert_type(batch, Batch)
+    assert_type(batch["x"], Any)
+    assert_type(batch.get("x"), Any)
+    assert_type(batch.get("x", None), Any)
+    for name, value in batch.items():
+        assert_type((name, value), tuple[str, Any])
+    for value in batch.values():
+        assert_type(value, Any)
     assert_type(batch.rows, int)
     assert_type(batch.nbytes, int)
     assert_type(batch.slice(0, 2), Batch)
@@ -43,7 +50,8 @@ for batch in dataset:
     assert_type(batch.pin_memory(), Batch)
 
 lists = Ragged(torch.zeros(3), torch.tensor([0, 1, 3]))
-assert_type(lists.values, torch.Tensor | Ragged)
+assert_type(lists.values, Any)
+lists.values.float().mean()
 assert_type(lists.offsets, torch.Tensor)
 assert_type(lists.kind, Literal["str", "bytes"] | None)
 assert_type(lists.depth, int)
@@ -64,7 +72,10 @@ assert_type(Column("x").unit, Literal["s", "ms", "us", "ns"] | None)
 assert_type(Hash("x", 10).buckets, int)
 assert_type(Hash("x", 10).seed, int)
 assert_type(Codes("x", ["a"]).unknown, int)
-assert_type(Codes("x", ["a"]).vocabulary, Sequence[str] | Sequence[bytes] | Sequence[int])
+assert_type(
+    Codes("x", ["a"]).vocabulary,
+    Sequence[str | None] | Sequence[bytes | None] | Sequence[int | None],
+)
 assert_type(Pad("x", 8).length, int)
 assert_type(Pad("x", 8).name, str | Column | Hash | Codes)
 assert_type(Pad("x", 8).elements, Column | Hash | Codes)
@@ -76,6 +87,7 @@ assert_type(pack.pad_of("labels"), bool | int | float)
 assert_type(TokenBudget("tokens", 4096).tokens, int)
 assert_type(TokenBudget("tokens", 4096, padded=True, max_rows=64).long, Literal["raise", "alone"])
 assert_type(Stack(["x"]).names, Sequence[str])
+assert_type(Stack(["x"], fill={"x": 1}).fill_of("x"), bool | int | float | None)
 assert_type(Cache("cache").directory, str | PathLike[str])
 assert_type(Cache("cache").path, Path)
 assert_type((Cache("cache").raw, Cache("cache").decoded), tuple[bool, bool])
@@ -125,6 +137,7 @@ assert_type(trace.threads, dict[int, str])
 assert_type(trace.dropped, int)
 assert_type(trace.to_json(), dict[str, Any])
 
+assert_type(mix([dataset, dataset]).sources, tuple[str, ...])
 mixed = mix({"a": dataset})
 assert_type(mixed.files, dict[str, tuple[str, ...]])
 mixed.set_epoch(1)

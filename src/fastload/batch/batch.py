@@ -200,6 +200,10 @@ class Batch(dict[str, Any]):
         except TypeError:  # a slice or a list, which has no hash
             raise TypeError(f"Expected the name of an output, got {name!r}: {ROWS}") from None
 
+    if TYPE_CHECKING:  # as batch[name], without the None of dict.get
+
+        def get(self, name: str, default: Any = None, /) -> Any: ...  # noqa: D102
+
     if not TYPE_CHECKING:  # type checkers refuse unknown attributes themselves
 
         def __getattr__(self, name: str) -> Any:

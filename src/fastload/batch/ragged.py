@@ -64,7 +64,8 @@ class Ragged:
     # A Ragged can be changed in place, so it has no stable hash.
     __hash__ = None  # type: ignore[assignment]
 
-    values: torch.Tensor | Ragged
+    # A Tensor, or a Ragged of nested lists; Any, as for batch[name], so that both can be used.
+    values: Any
     offsets: torch.Tensor
     kind: Kind | None
 
@@ -145,7 +146,7 @@ class Ragged:
         if not torch.equal(mine.offsets, theirs.offsets):
             return False
         if isinstance(mine.values, Ragged):
-            return mine.values == theirs.values
+            return bool(mine.values == theirs.values)
         assert isinstance(theirs.values, torch.Tensor)
         return torch.equal(mine.values, theirs.values)
 
@@ -185,12 +186,14 @@ class Ragged:
     @property
     def device(self) -> torch.device:
         """Device of the values."""
-        return self.values.device
+        device: torch.device = self.values.device
+        return device
 
     @property
     def dtype(self) -> torch.dtype:
         """Dtype of the innermost values; uint8 for str and bytes."""
-        return self.values.dtype
+        dtype: torch.dtype = self.values.dtype
+        return dtype
 
     @property
     def lengths(self) -> torch.Tensor:

@@ -107,6 +107,12 @@ ATTRIBUTES = {
 }
 """What to write instead of attributes of other libraries' datasets."""
 
+SETTERS = {
+    "epoch": "call dataset.set_epoch(n)",
+    "weights": "call dataset.set_weights(weights), or pass weights= when you make the dataset",
+}
+"""What to write instead of setting attributes."""
+
 
 def check_arguments(arguments: Mapping[str, object]) -> None:
     """Check the types of arguments and the range of numbers; others check what depends on files.
@@ -120,7 +126,9 @@ def check_arguments(arguments: Mapping[str, object]) -> None:
     for name, kind in _TYPES.items():
         value = arguments[name]
         if type(value) is not kind and (value is not None or name in _NUMBERS):
-            raise TypeError(f"Expected {name} as {kind.__name__}, got {value!r}")
+            window = name == "shuffle" and type(value) is int
+            advice = f": write shuffle=True, shuffle_window={value}" if window else ""
+            raise TypeError(f"Expected {name} as {kind.__name__}, got {value!r}{advice}")
     batch_size = arguments["batch_size"]
     if batch_size is None:
         raise TypeError(
@@ -260,7 +268,7 @@ _NUMBERS = ("seed", "prefetch", "offset")  # whose None would mean nothing
 _CHOICES: dict[str, tuple[object, ...]] = {
     "pin_memory": (True, False, "auto"),
     "on_error": ("raise", "skip"),
-    "nulls": ("raise", "zero", "mask"),
+    "nulls": ("raise", "nan", "zero", "mask"),
 }
 _LEAST = {
     "batch_size": 1,

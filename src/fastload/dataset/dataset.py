@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import secrets
 from dataclasses import replace
 from functools import partial
@@ -14,6 +15,7 @@ from fastload.batch.transport import memory_of_workers
 from fastload.dataset.arguments import (
     ATTRIBUTES,
     KEYWORDS,
+    SETTERS,
     check_arguments,
     check_packed,
     check_slices,
@@ -243,8 +245,9 @@ class FastParquetDataset(Resumable):
             `__file__` is an int32 index into `files`, `__row__` the int64 number of the row in
             that file.
         nulls: What becomes of nulls in columns without `fill` and `valid` of their own.
-            "raise": an error, except that a null in a float column is NaN. "zero": 0, False or an
-            empty value; NaN in floats. "mask": the same, and each output whose files have a null
+            "nan": NaN in a float column, and an error in any other. "raise": the same today; a
+            later version will also refuse nulls in floats. "zero": 0, False or empty; NaN in
+            floats. "mask": as "zero", and each output whose files have a null
             (or do not say) gets an output `<output>__valid`, a bool tensor (B,) that is True where
             the value is not null; for a `Stack`, it is (B, F). A `Codes` has a code for nulls, and
             no such output.
@@ -744,6 +747,13 @@ class FastParquetDataset(Resumable):
 
         def __getattr__(self, name: str) -> Any:
             return missing_attribute(self, name, ATTRIBUTES)
+
+    @staticmethod
+    def _instead_of_setting(name: str) -> str:
+        if name in SETTERS:
+            return SETTERS[name]
+        known = inspect.signature(FastParquetDataset.__init__).parameters
+        return f"pass {name}= when you make the dataset" if name in known else ""
 
     def __repr__(self) -> str:
         return self._description.text(self._known_schema, final=self._schema is not None)

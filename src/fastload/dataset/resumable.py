@@ -20,6 +20,7 @@ from fastload.plan.options import expect_at_least
 from fastload.plan.position import BatchPosition, WorkerSlot, steps_of
 from fastload.plan.steps import step_of_leg
 from fastload.runtime.digest import digest
+from fastload.runtime.hints import refuse_attribute, shortened
 from fastload.runtime.user_warnings import warn
 
 if TYPE_CHECKING:
@@ -165,11 +166,23 @@ class Resumable(IterableDataset[Batch]):
         """
         # A mix has sources that can do this.
         where = "" if hasattr(self, "by_index") else " of a source"
+        numbers = f"[{index}]" if type(index) is int else "numbers"
         raise TypeError(
-            f"A {type(self).__name__} is read by iteration and has no item [{index!r}]: to look at "
-            f"rows call head(5){where}, to read a part of the rows pass split=, filters= or limit="
-            f"{where}, for rows by number call by_index(){where}"
+            f"A {type(self).__name__} is read by iteration and has no item [{shortened(index)}]: "
+            f"for rows by number call take({numbers}) or by_index(){where}, to look at rows call "
+            f"head(5){where}, to read a part of the rows pass split=, filters= or limit={where}"
         )
+
+    if not TYPE_CHECKING:  # type checkers refuse unknown attributes themselves
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            refuse_attribute(self, name, self._instead_of_setting)
+            super().__setattr__(name, value)
+
+    @staticmethod
+    @abstractmethod
+    def _instead_of_setting(name: str) -> str:
+        """Return what to write instead of setting an attribute; "" = nothing."""
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch of the next pass, also in worker processes that are already running.

@@ -276,7 +276,7 @@ def _hashed(leaf: SelectedLeaf, spec: Hash, *, zero: bool) -> tuple[ColumnPlan, 
 def _coded(leaf: SelectedLeaf, spec: Codes) -> tuple[ColumnPlan, Item]:
     kind = _key_kind(leaf, "look up in a vocabulary")
     words: tuple[Any, ...] = tuple(spec.vocabulary)
-    given = type(words[0]).__name__
+    given = type(words[-1]).__name__
     if kind not in (None, given):
         raise SchemaError(
             f"Expected a vocabulary of {kind} for a column of type {leaf.type}, got one of {given} "
@@ -286,10 +286,23 @@ def _coded(leaf: SelectedLeaf, spec: Codes) -> tuple[ColumnPlan, Item]:
     constants = encode_constants(
         leaf, lambda value: encode_number(codes.get(value, spec.unknown), torch.int64)
     )
+    if words[0] is None:
+        words = (_unlisted(words[1:]), *words[1:])
     if given == "str":
         words = tuple(_encode(leaf.name, encode_text, word) for word in words)
     plan = _key_plan(leaf, encode_number(spec.unknown, torch.int64), constants)
     return replace(plan, vocabulary=words, unknown=spec.unknown), Item(torch.int64)
+
+
+def _unlisted(words: tuple[Any, ...]) -> Any:
+    """Return a value that is none of the words, for the core: its code 0 is that of the unknown."""
+    listed = set(words)
+    steps: dict[type, Any] = {str: "?", bytes: b"?", int: 1}
+    kind = type(words[0])
+    word, step = kind(), steps[kind]
+    while word in listed:
+        word += step
+    return word
 
 
 def _key_kind(leaf: SelectedLeaf, what: str) -> Literal["str", "bytes", "int"] | None:

@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from decimal import Decimal
 from numbers import Integral, Real
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -41,6 +41,9 @@ DType = torch.dtype | np.dtype[Any] | type | str
 Fill = bool | int | float | str | bytes
 """A value that takes the place of nulls."""
 
+StackFill = bool | int | float | Mapping[str, bool | int | float] | None
+"""The `fill` of a `Stack`."""
+
 DTYPES: dict[torch.dtype, str] = {
     torch.bool: "bool",
     torch.uint8: "uint8",
@@ -62,6 +65,7 @@ _BY_NAME = {name: dtype for dtype, name in DTYPES.items()}
 
 
 _NULLS = "pass fill= for the value that takes the place of nulls"
+_FILLS = "pass fill= for the number that takes the place of nulls, or a mapping of names to numbers"
 
 
 @hinted(fillna=_NULLS, fill_value=_NULLS, default=_NULLS, type="pass dtype=")
@@ -117,31 +121,42 @@ class Column:
         check_choice("unit of Column", self.unit, (None, "s", "ms", "us", "ns"))
 
 
+@hinted(
+    **{"*": 'put the names into one list, Stack(["f1", "f2"])'},
+    columns="pass names=",
+    name="pass names=, a list of column names",
+    fillna=_FILLS,
+    fill_value=_FILLS,
+    default=_FILLS,
+    type="pass dtype=",
+    valid='pass nulls="mask" to the dataset, which adds the output <output>__valid',
+)
 @dataclass(frozen=True, slots=True)
 class Stack:
     """Several numeric columns as one row-major tensor of shape (B, F), F = len(names).
 
     Example:
-        columns = {"x": Stack(["f1", "f2"], dtype="float32")}
+        columns = {"x": Stack(["f1", "f2", "age"], fill={"age": 30})}
         ds = FastParquetDataset("train", columns=columns)
-        next(iter(ds))["x"].shape  # (1024, 2)
+        next(iter(ds))["x"].shape  # (1024, 3)
 
     Args:
         names: names of the columns in the files, in order; "a.b" is the field `b` of the struct
             `a`.
-        dtype: dtype of the tensor; None = the dtype to which torch promotes the dtypes of the
-            columns.
-        fill: number that nulls of every column become. With None, nulls become NaN in a float
-            tensor, and raise `NullValueError` otherwise, unless the dataset's `nulls` says
-            otherwise.
+        dtype: dtype of the tensor. float32 holds every integer up to 2**24 exactly: for larger
+            ids pass torch.int64.
+        fill: number that nulls of every column become; or a mapping from the names of columns to
+            numbers. In a column without a number, nulls become NaN in a float tensor, and raise
+            `NullValueError` otherwise, unless the dataset's `nulls` says otherwise.
 
     Raises:
         TypeError, ValueError: an argument has the wrong type or an invalid value.
     """
 
     names: Sequence[str]
-    dtype: DType | None = None
-    fill: bool | int | float | None = None
+    dtype: DType = torch.float32
+    # A mapping has no hash.
+    fill: StackFill = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
         if isinstance(self.names, str) or not isinstance(self.names, Sequence):
@@ -152,14 +167,36 @@ class Stack:
         if not self.names:
             raise ValueError("Expected names of Stack to hold at least one column, got none")
         for name in self.names:
+            if isinstance(name, Spec):
+                raise TypeError(
+                    f"Expected a column name of Stack to be a str, got {name!r}: write the name, "
+                    "and pass dtype= to Stack, and fill= as a mapping of names to numbers"
+                )
             _check_name("Stack", name)
         repeated = [name for i, name in enumerate(self.names) if name in self.names[:i]]
         if repeated:
             raise ValueError(f"Column `{repeated[0]}` is used twice in Stack")
+        if self.dtype is None:
+            raise TypeError(
+                "Expected dtype of Stack to be a torch.dtype such as torch.int64, got None: leave "
+                "dtype= out for torch.float32"
+            )
         _set_dtype(self, "Stack")
-        _check_fill("Stack", self.fill, text=False)
         # A tuple keeps the checked names from changing, and makes the spec hashable.
         object.__setattr__(self, "names", tuple(self.names))
+        object.__setattr__(self, "fill", _checked_fills(self))
+
+    def fill_of(self, name: str) -> bool | int | float | None:
+        """Return the number that nulls of a column become; None = no number is given.
+
+        Args:
+            name: name of the column, which may be a field of a struct that `names` holds.
+        """
+        if not isinstance(self.fill, Mapping):
+            return self.fill
+        while name not in self.fill and "." in name:
+            name = name.rpartition(".")[0]
+        return self.fill.get(name)
 
 
 @hinted(num_buckets="pass buckets=", hash_size="pass buckets=", num_embeddings="pass buckets=")
@@ -213,27 +250,30 @@ class Codes:
     Lists take the same form as with `Column`, and hold the codes of their elements.
 
     Example:
-        columns = {"country": Codes("country", ["de", "fr", "us"])}
+        columns = {"country": Codes("country", [None, "de", "fr", "us"], unknown=0)}
         ds = FastParquetDataset("train", columns=columns)
 
     Args:
         name: name of the column in the files, as for `Column`.
         vocabulary: known values, each once: all str, all bytes or all int, as the column holds.
-            The code of a value is its index.
-        unknown: code of every other value and of nulls. A null list becomes empty.
+            The code of a value is its index. The first may be None, if `unknown` is 0.
+        unknown: code of every other value and of nulls. It may not be the code of a value of the
+            vocabulary; but 0 may, if None, "" or b"" comes first. A null list becomes empty.
 
     Raises:
         TypeError, ValueError: an argument has the wrong type or an invalid value.
     """
 
     name: str
-    vocabulary: Sequence[str] | Sequence[bytes] | Sequence[int] = field(repr=False)
+    vocabulary: Sequence[str | None] | Sequence[bytes | None] | Sequence[int | None] = field(
+        repr=False
+    )
     unknown: int = -1
 
     def __post_init__(self) -> None:
         _check_name("Codes", self.name)
         check_int("unknown of Codes", self.unknown, -(2**63), 2**63 - 1)
-        object.__setattr__(self, "vocabulary", _checked_vocabulary(self.vocabulary))
+        object.__setattr__(self, "vocabulary", _checked_vocabulary(self.vocabulary, self.unknown))
 
 
 LeafSpec = Column | Hash | Codes
@@ -429,6 +469,32 @@ def _check_fill(owner: str, fill: object, *, text: bool, what: str = "fill") -> 
     raise TypeError(f"Expected {what} of {owner} to be {wanted}, got {fill!r}{advice}")
 
 
+def _checked_fills(stack: Stack) -> StackFill:
+    """Check the `fill` of a Stack, and return it; a mapping is copied."""
+    fill = stack.fill
+    if isinstance(fill, Sequence):
+        raise TypeError(
+            f"Expected fill of Stack to be a number or a mapping from column to number, got "
+            f"{fill!r}: write fill={{{stack.names[0]!r}: 0}}"
+        )
+    if not isinstance(fill, Mapping):
+        _check_fill("Stack", fill, text=False)
+        return fill
+    for name, value in fill.items():
+        if name not in stack.names:
+            raise ValueError(
+                f"Expected fill of Stack for columns among {', '.join(stack.names)}, got one for "
+                f"{name!r}"
+            )
+        if value is None:
+            raise TypeError(
+                f"Expected fill of Stack to hold a number for {name!r}, got None: leave {name!r} "
+                "out"
+            )
+        _check_fill("Stack", value, text=False, what=f"fill for {name!r}")
+    return dict(fill)
+
+
 def check_choice(what: str, value: object, choices: Sequence[object]) -> None:
     """Raise ValueError, which names `what`, unless a value is one of its choices."""
     if value not in choices:
@@ -454,22 +520,43 @@ def _as_list(vocabulary: object) -> str:
     return f"vocabulary.{listing}()" if listing else "list(vocabulary)"
 
 
-def _checked_vocabulary(
-    vocabulary: object,
-) -> tuple[str, ...] | tuple[bytes, ...] | tuple[int, ...]:
+_Vocabulary: TypeAlias = tuple[str | None, ...] | tuple[bytes | None, ...] | tuple[int | None, ...]
+
+
+def _checked_vocabulary(vocabulary: object, unknown: int) -> _Vocabulary:
     if isinstance(vocabulary, (str, bytes)) or not isinstance(vocabulary, Sequence):
         raise TypeError(
             "Expected vocabulary of Codes to be a list of str, bytes or int, got "
             f"{type(vocabulary).__name__}: write {_as_list(vocabulary)}, whose order gives the "
             "codes"
         )
+    # None stands for nulls and all values that are not listed.
+    leads = len(vocabulary) > 0 and vocabulary[0] is None
+    values = _checked_values(vocabulary[1:] if leads else vocabulary)
+    if leads and unknown != 0:
+        raise ValueError(
+            f"Expected unknown=0 of Codes with None as the first value, got {unknown}: nulls and "
+            "unknown values have the code of None"
+        )
+    if not leads and 0 <= unknown < len(values) and (unknown or values[0] not in ("", b"")):
+        raise ValueError(
+            f"Expected unknown of Codes to be the code of no value, got {unknown}, the code of "
+            f"{values[unknown]!r}: put None first, [None, {values[0]!r}, ...], with unknown=0, or "
+            f"pass unknown=-1 or unknown={len(values)}"
+        )
+    return (None, *values) if leads else values
+
+
+def _checked_values(
+    vocabulary: Sequence[Any],
+) -> tuple[str, ...] | tuple[bytes, ...] | tuple[int, ...]:
     if not vocabulary:
         raise ValueError("Expected vocabulary of Codes to hold at least one value, got none")
     for value in vocabulary:
         if value is None or (isinstance(value, float) and math.isnan(value)):  # null, in pandas
             raise TypeError(
                 f"Expected vocabulary of Codes to hold str, bytes or int, got {value!r}: leave "
-                f"{value!r} out, because nulls get unknown="
+                f"{value!r} out, because nulls get unknown=, or put None first with unknown=0"
             )
     kind = type(vocabulary[0])
     if kind not in (str, bytes, int):

@@ -41,7 +41,7 @@ Columns = (
 )
 """The `columns` argument: None for all, a list of names and specs, or a mapping."""
 
-Nulls = Literal["raise", "zero", "mask"]
+Nulls = Literal["raise", "nan", "zero", "mask"]
 """The `nulls` argument: what becomes of nulls in columns without `fill` and `valid`."""
 
 OutputKind = Literal[
@@ -146,10 +146,10 @@ def plan_columns(
             all fields of the struct) and specs; or a mapping from output name to name, spec,
             dtype or list of names, in which "*" with `...` stands for every other column.
         exclude: names of columns and structs to leave out.
-        nulls: what becomes of nulls in columns without `fill` and `valid` of their own. "raise":
-            an error, but NaN in floats. "zero": 0, False or empty, but NaN in floats. "mask": as
-            "zero", and `<output>__valid` beside each output whose footers show a null or don't
-            say: a bool tensor (B,), or (B, F) for a Stack.
+        nulls: what becomes of nulls in columns without `fill` and `valid` of their own. "raise"
+            and "nan": an error, but NaN in floats. "zero": 0, False or empty, but NaN in floats.
+            "mask": as "zero", and `<output>__valid` beside each output whose footers show a null
+            or don't say: a bool tensor (B,), or (B, F) for a Stack.
         check_nulls: refuse columns whose footers show nulls for which no fill is given. Callers
             whose filters may remove the rows with nulls pass False.
 
@@ -255,18 +255,32 @@ class _Planner:
     def add_stack(self, output: str, spec: Stack, leaves: Sequence[SelectedLeaf]) -> None:
         for leaf in leaves:
             if leaf.type.is_bytes or leaf.type.list_sizes:
+                remedy = "Pad or Fixed" if leaf.type.list_sizes else "Codes or Hash"
                 raise SchemaError(
-                    f"Expected numeric columns in Stack `{output}`, got {leaf.type} - at column "
-                    f"`{leaf.name}`"
+                    f"Expected numeric columns in Stack `{output}`, got {leaf.type}: use {remedy} "
+                    f"in an output of its own - at column `{leaf.name}`"
                 )
-        dtype = torch_dtype(spec.dtype) or _promote(output, leaves)
-        column = Column(_STACKED, dtype, spec.fill)
-        columns = tuple(self._index(self._plan(leaf, column)[0]) for leaf in leaves)
+        dtype = torch_dtype(spec.dtype)
+        assert dtype is not None, "Stack checks its dtype"
+        fills = [spec.fill_of(leaf.name) for leaf in leaves]
+        plans = [
+            self._plan(leaf, Column(_STACKED, dtype, fill))[0]
+            for leaf, fill in zip(leaves, fills, strict=True)
+        ]
+        if self.nulls == "raise":
+            # A null of an integer column would become NaN unsaid.
+            plans = [
+                plan
+                if fill is not None or leaf.type.dtype.is_floating_point
+                else replace(plan, fill=None)
+                for plan, leaf, fill in zip(plans, leaves, fills, strict=True)
+            ]
+        columns = tuple(map(self._index, plans))
         units = {leaf.type.unit for leaf in leaves}
         unit = units.pop() if len(units) == 1 else None
         entry = Field(dtype, shape=(len(columns),), unit=unit)
         self.outputs.append(OutputPlan(output, "stack", columns, entry))
-        if self.nulls == "mask" and spec.fill is None:
+        if self.nulls == "mask" and None in fills:
             entry = Field(torch.bool, shape=(len(columns),))
             self.masks.add(len(self.outputs))
             self.outputs.append(OutputPlan(f"{output}__valid", "stack_valid", columns, entry))
@@ -299,7 +313,7 @@ class _Planner:
     ) -> tuple[ColumnPlan, Item]:
         if isinstance(spec, Column) and spec.valid:
             return plan_leaf(leaf, spec, zero=True, varying=varying)
-        return plan_leaf(leaf, spec, zero=self.nulls != "raise", nan=True, varying=varying)
+        return plan_leaf(leaf, spec, zero=self.nulls in ("zero", "mask"), nan=True, varying=varying)
 
     def _add_valid(self, output: str, spec: LeafSpec, columns: tuple[int, ...]) -> None:
         """Add the `__valid` output of an output, if its spec or `nulls` asks for one."""
@@ -343,17 +357,3 @@ def _names_of(leaf: SelectedLeaf, spec: LeafSpec, item: Item) -> tuple[str, ...]
 
 def _strides_of_lists(plan: ColumnPlan, item: Item) -> tuple[int, ...]:
     return (max(1, plan.list_size), *item.strides) if item.strides else ()
-
-
-def _promote(output: str, leaves: Sequence[SelectedLeaf]) -> torch.dtype:
-    dtype = leaves[0].type.dtype
-    for leaf in leaves[1:]:
-        try:
-            dtype = torch.promote_types(dtype, leaf.type.dtype)
-        except RuntimeError:
-            raise SchemaError(
-                f"Expected columns of Stack `{output}` that torch promotes to one dtype, got "
-                f"{dtype} and {leaf.type.dtype} (write Stack(..., dtype=...)) - at column "
-                f"`{leaf.name}`"
-            ) from None
-    return dtype

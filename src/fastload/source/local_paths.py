@@ -37,6 +37,8 @@ _ONE_SLASH = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/[^/]")
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w-]*/[A-Za-z0-9][\w.-]*(?:@[\w./-]+)?")
 # Number of names of a directory among which a message looks for similar ones.
 _MOST_NAMES = 1000
+# The suffixes of Parquet files.
+_DATA = (".parquet", ".parq", ".pq")
 # A name that begins so is hidden. By the rule of Hadoop and Arrow, such files are markers, logs
 # and unfinished output, not data.
 HIDDEN = ("_", ".")
@@ -247,8 +249,14 @@ def _nearby(path: str) -> str:
             found = sorted(entry.name for entry in itertools.islice(entries, _MOST_NAMES))
     except OSError:
         return ""
-    shown = nearest(name, found) or [each for each in found if not each.startswith(HIDDEN)][:3]
+    plain = [each for each in found if not each.startswith(HIDDEN)]
+    data = [each for each in plain if PurePath(each).suffix in _DATA]
+    wants_data = PurePath(name).suffix in _DATA
+    shown = nearest(name, data if wants_data and data else found) or (data or plain)[:3]
     listed = ", ".join(f"`{each}`" for each in shown)
+    more = len(data) - len(shown) if set(shown) <= set(data) else 0
+    if more:
+        listed += f" and {more} more Parquet file{'s' if more > 1 else ''}"
     return f"; {directory} holds {listed}" if shown else f"; {directory} is empty"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -72,13 +71,11 @@ class NullRule:
     @property
     def zero(self) -> bool:
         """True if a null becomes 0, False or an empty value, but NaN in floats."""
-        return self.nulls != "raise"
+        return self.nulls in ("zero", "mask")
 
-    def masks(self, output: str, spec: LeafSpec | Stack, *, has_nulls: bool) -> bool:
-        """Return True if an output gets a `__valid` output that its spec does not ask for."""
-        if self.nulls != "mask" or isinstance(spec, Codes) or spec.fill is not None:
-            return False
-        return has_nulls or f"{output}__valid" in self.names
+    def masks(self, output: str, *, has_nulls: bool) -> bool:
+        """Return True if an output without a `fill` gets a `__valid` output beside it."""
+        return self.nulls == "mask" and (has_nulls or f"{output}__valid" in self.names)
 
 
 def outputs_of(
@@ -148,12 +145,14 @@ def _outputs(
 ) -> Iterator[tuple[str, ArrowOutput]]:
     if isinstance(spec, Stack):
         found = [leaf for name in spec.names for leaf in _find(leaves, name)]
-        stored = [cast(numbers_of(leaf.values[:0]), None).dtype for leaf in found]
-        dtype = torch_dtype(spec.dtype) or functools.reduce(torch.promote_types, stored)
-        items = [_items(leaf, Column("*", dtype, spec.fill), rule) for leaf in found]
+        fills = [spec.fill_of(leaf.name) for leaf in found]
+        items = [
+            _items(leaf, Column("*", spec.dtype, fill), rule)
+            for leaf, fill in zip(found, fills, strict=True)
+        ]
         yield output, ArrowOutput(torch.stack(items, 1), any_nan=True)
         valid = torch.stack([_valid(leaf) for leaf in found], 1)
-        if rule.masks(output, spec, has_nulls=not bool(valid.all())):
+        if None in fills and rule.masks(output, has_nulls=not bool(valid.all())):
             yield f"{output}__valid", ArrowOutput(valid)
         return
     name = column_name(spec)
@@ -209,7 +208,8 @@ def _column(
     # A null element of a list makes no row null, and yet gives the lists a mask.
     has_nulls = not bool(valid.all()) or leaf.values.null_count > 0
     asked = isinstance(elements, Column) and elements.valid
-    if asked or rule.masks(output, elements, has_nulls=has_nulls):
+    filled = isinstance(elements, Codes) or elements.fill is not None
+    if asked or (not filled and rule.masks(output, has_nulls=has_nulls)):
         yield f"{output}__valid", ArrowOutput(valid)
 
 

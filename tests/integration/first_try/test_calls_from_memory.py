@@ -46,7 +46,31 @@ DATASET = {
     "ds.num_rows": ROWS,
     "ds.head().rows": 5,
     "ds.head(3)['id'].tolist()": [0, 1, 2],
-    "ds[0]": Says(r"call head\(5\), .* pass split=, filters= or limit=, .* call by_index\(\)"),
+    "ds[0]": Says(r"item \[0\]: for rows by number call take\(\[0\]\) or by_index\(\), to look at"),
+    "ds[3]": Says(r"take\(\[3\]\) or by_index\(\), .* head\(5\), .* split=, filters= or limit=$"),
+    "ds[torch.arange(300)]": Says(
+        r"no item \[tensor\(\[ 0, 1.{40,46}\.\.\.\]: .* call take\(numbers\)"
+    ),
+    "fastload.mix([ds.__copy__()])[0]": Says(
+        r"take\(\[0\]\) or by_index\(\) of a source, to look at"
+    ),
+    "setattr(ds, 'batch_size', 3)": Says("pass batch_size= when you make", NO_ATTRIBUTE),
+    "setattr(ds, 'weights', [1])": Says(r"call dataset\.set_weights\(weights\)", NO_ATTRIBUTE),
+    "setattr(ds, 'epoch', 3)": Says(r"call dataset\.set_epoch\(n\)", NO_ATTRIBUTE),
+    "setattr(ds, 'mine', 3)": Says("'mine' to set: keep it in a variable", NO_ATTRIBUTE),
+    "setattr(ds, 'files', [])": Says("files", NO_ATTRIBUTE),
+    "setattr(ds, '_mine', 3)": None,
+    "setattr(fastload.mix([ds.__copy__()]), 'weights', [2])": Says(
+        r"weights= to fastload\.mix, or make another mix", NO_ATTRIBUTE
+    ),
+    "fastload.Image2": Says("module 'fastload' has no attribute 'Image2'", NO_ATTRIBUTE),
+    "fastload.Pad2": Says(r"did you mean fastload\.Pad", NO_ATTRIBUTE),
+    "fastload.Dataset": Says(r"fastload\.FastParquetDataset\(source\)", NO_ATTRIBUTE),
+    "fastload.Mix": Says(r"write fastload\.mix\(\{name: dataset\}", NO_ATTRIBUTE),
+    "fastload.DataLoader": Says(r"DataLoader\(dataset, batch_size=None\)", NO_ATTRIBUTE),
+    "hasattr(fastload, '__wrapped__'), hasattr(fastload, 'Dataset')": (False, False),
+    "make(shuffle=10000)": Says("got 10000: write shuffle=True, shuffle_window=10000$"),
+    "make(weights=lambda row: 1)": Says("got <function .*call the function on each row, and"),
     "ds[:10]": Says(r"read by iteration .* head\(5\)"),
     "next(iter(random_split(ds, [0.5, 0.5])[0]))": Says("pass split="),
     "random_split(ds, [40, 20])": OnPage(ValueError),
@@ -80,7 +104,9 @@ DATASET = {
     "make(batch_sampler=range(9))": Says(r"dataset\.by_index\(\), batch_sampler="),
     "make(collate_fn=print)": Says(r"list of rows, write DataLoader\(dataset\.by_index\(\)"),
     "make(bach_size=3)": Says("did you mean 'batch_size'"),
-    "make(nulls=None)": Says("'raise', 'zero' or 'mask'", VALUE),
+    "make(nulls=None)": Says("'raise', 'nan', 'zero' or 'mask'", VALUE),
+    "make(nulls='nan')": Says('pass nulls="zero" or nulls="mask"', fastload.NullValueError),
+    "next(iter(make(nulls='nan', columns={'age': torch.float32})))['age'].isnan().sum()": 9,
     "make(nulls='raise')": Says('pass nulls="zero" or nulls="mask"', fastload.NullValueError),
     "make(exclude='age')": Says("exclude as a list of column names"),
 }
@@ -100,7 +126,11 @@ LOADERS = {
     ),
     "next(iter(DevicePrefetcher(ds, 'cpu'))).rows": 8,
     "DevicePrefetcher(ds, 'gpu')": Says("Expected a device that torch has, got 'gpu'", VALUE),
-    "fastload.mix([ds, ds])": Says("a mapping from name to FastParquetDataset, got list"),
+    "fastload.mix([ds, ds])": Says("source `0` is used twice - at source `1`", VALUE),
+    "fastload.mix([ds.__copy__(), make()], [3, 1]).sources": ("0", "1"),
+    "fastload.mix(ds)": Says("a list of FastParquetDataset, or a mapping from name to"),
+    "fastload.mix([ds.__copy__()], lambda step: [1])": Says("call the function, and pass the num"),
+    "fastload.mix([ds.__copy__()], 3)": Says(r"got 3: write weights=\{'0': 1\}$"),
     "len(fastload.DataWait(ds))": 8,
 }
 
@@ -182,6 +212,39 @@ COLUMNS = {
     "make(columns={'y': Column('label', 'int64')}).head()['y'].dtype": torch.int64,
     "make(columns={'x': Stack('f*')})": Says(r'Stack\(\["f1", "f2"\]\)'),
     "Stack('f1', 'f2')": Says(r'Stack\(\["f1", "f2"\]\)'),
+    "Stack('f1', 'f2', 'fare', 'age')": Says(r'into one list, Stack\(\["f1", "f2"\]\)'),
+    "make(columns={'x': ['f1', 'fare', 'age']}).head()['x'].dtype": torch.float32,
+    "torch.nn.Linear(3, 1)(make(columns={'x': ['f1', 'f2', 'fare']}).head()['x']).shape": (5, 1),
+    "make(columns={'x': ['f1', 'country']})": Says(
+        "got string: use Codes or Hash in an output .* `country`", fastload.SchemaError
+    ),
+    "make(columns={'x': ['f1', 'emb']})": Says("use Pad or Fixed", fastload.SchemaError),
+    "make(columns={'x': Stack(['f1', 'age'], fill={'age': 5})}).head()['x'][0].tolist()": [0, 5],
+    "list(make(nulls='mask', columns={'x': Stack(['f1', 'age'], fill={'f1': 5})}).schema)": [
+        "x",
+        "x__valid",
+    ],
+    "Stack(['age'], fill=[1])": Says(r"a mapping from column to number, got \[1\]: write fill="),
+    "Stack([Column('age', fill=1), 'f1'])": Says("fill= as a mapping of names to numbers"),
+    "Stack(['f1'], valid=True)": Says("Stack has no parameter 'valid': pass nulls=\"mask\""),
+    "Codes('country', ['de', 'fr'], unknown=0)": Says(
+        r"got 0, the code of 'de': put None first, \[None, 'de', \.\.\.\], with unknown=0, or",
+        VALUE,
+    ),
+    "make(columns={'c': Codes('country', [None, 'fr'], unknown=0)}).head(3)['c'].tolist()": [
+        0,
+        1,
+        0,
+    ],
+    "make(columns={'c': Codes('age', [None, 1, 0], unknown=0)}).head(4)['c'].tolist()": [
+        0,
+        1,
+        0,
+        0,
+    ],
+    "Codes('country')": Says(r"Codes needs vocabulary, .* write Codes\(name, vocabulary\)"),
+    "Hash('country')": Says(r"Hash needs buckets, got none: write Hash\(name, buckets\)"),
+    "Pad('tokens')": Says(r"Pad needs length, got none: write Pad\(name, length\)"),
     "list(make(columns=['image']).schema)": ["image.bytes", "image.path"],
     "Column('age', fillna=0)": Says("pass fill="),
     "Column('age', 'float99')": Says("one of bool, uint8, .*float32", VALUE),
@@ -226,6 +289,11 @@ SOURCES = {
     "FastParquetDataset(Path('~/part.parquet'), columns=['id']).num_rows": ROWS,
     "FastParquetDataset('trian/*.parquet')": Says("holds `train` - at", NOT_FOUND),
     "FastParquetDataset('train/part-7.parquet')": Says("train holds `part.parquet`", NOT_FOUND),
+    "FastParquetDataset('part-2.parquet')": Says("holds `part.parquet` - at", NOT_FOUND),
+    "FastParquetDataset('scripts/zz.parquet')": Says(
+        r"holds (`\d\.parquet`,? ){3}and 2 more Parquet files - at", NOT_FOUND
+    ),
+    "FastParquetDataset('scripts/zz')": Says("holds `0.parquet`, `1.par.* 2 more", NOT_FOUND),
     "FastParquetDataset(Path('s3://bucket/x'))": Says("a URL has two slashes", NOT_FOUND),
     "FastParquetDataset('hf://datasets/user/name', **unreachable_hub)": Says(
         "- at hf://datasets/user/name", fastload.StorageError
@@ -277,6 +345,9 @@ def names(tmp_path_factory):
     (directory / "train").mkdir()
     pq.write_table(table(), directory / "train" / "part.parquet", row_group_size=25)
     pq.write_table(table(), directory / "part.parquet")
+    (directory / "scripts").mkdir()
+    for name in ("a.py", "e2.py", "zz.py", *(f"{n}.parquet" for n in range(5))):
+        (directory / "scripts" / name).touch()
 
     def make(**arguments):
         return fastload.FastParquetDataset(directory / "train", **{"nulls": "zero", **arguments})

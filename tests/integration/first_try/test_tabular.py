@@ -78,7 +78,7 @@ def test_a_click_model_learns(clicks):
         FastParquetDataset(
             clicks,
             columns={
-                "x": Stack(["f1", "f2", "age"], dtype="float32"),
+                "x": Stack(["f1", "f2", "age"], fill={"age": 0}),
                 "c": Hash("site", BUCKETS, fill="?"),
                 "click": torch.float32,
             },

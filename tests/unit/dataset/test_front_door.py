@@ -260,7 +260,7 @@ def test_columns_in_the_forms_that_users_write(path):
         ({"exclude": ["idd"]}, "`id`"),
         ({"exclude": "id"}, "a list of column names"),
         ({"exclude": ["id", "flag", "x", "word", "tags", "user"]}, "names all"),
-        ({"nulls": "drop"}, "'raise', 'zero' or 'mask'"),
+        ({"nulls": "drop"}, "'raise', 'nan', 'zero' or 'mask'"),
         ({"columns": {"x": 3}}, "dtype, list of names"),
         ({"seed": None}, "Expected seed as int, got None"),
         ({"prefetch": None}, "Expected prefetch as int, got None"),

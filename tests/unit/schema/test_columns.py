@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
 from decimal import Decimal
 from typing import Any
 
@@ -55,7 +56,20 @@ def test_column_refuses(arguments: dict[str, Any], error: type[Exception], messa
         ({"names": ["a", 1]}, TypeError, "to be a str, got 1"),
         ({"names": ["a", "b", "a"]}, ValueError, "Column `a` is used twice"),
         ({"names": ["a"], "dtype": "integer"}, ValueError, "one of bool, .* got integer"),
-        ({"names": ["a"], "fill": "x"}, TypeError, "an int or float, got 'x'"),
+        ({"names": ["a"], "dtype": None}, TypeError, "got None: leave dtype= out for torch.float3"),
+        ({"names": ["a"], "fill": "x"}, TypeError, r"number or a mapping .* write fill=\{'a': 0\}"),
+        ({"names": ["a"], "fill": [1]}, TypeError, r"number or a mapping .* write fill=\{'a': 0\}"),
+        (
+            {"names": ["a"], "fill": {"a": "x"}},
+            TypeError,
+            "fill for 'a' of Stack .* float, got 'x'",
+        ),
+        ({"names": ["a"], "fill": {"a": None}}, TypeError, "got None: leave 'a' out"),
+        ({"names": ["a"], "fill": {"b": 1}}, ValueError, "columns among a, got one for 'b'"),
+        ({"names": [Column("a", fill=1)]}, TypeError, "write the name, .* fill= as a mapping"),
+        ({"names": ["a"], "valid": True}, TypeError, 'no parameter .* pass nulls="mask" to'),
+        ({"columns": ["a"]}, TypeError, "Stack has no parameter 'columns': pass names="),
+        ({}, TypeError, r"^Stack needs names, got none: write Stack\(names\)$"),
     ],
 )
 def test_stack_refuses(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
@@ -68,7 +82,41 @@ def test_stack_keeps_its_own_names() -> None:
     stack = Stack(names)
     names.append("")
     assert stack.names == ("a", "b")
+    assert stack.dtype == torch.float32
     assert hash(stack) == hash(Stack(("a", "b")))
+
+
+def test_stack_keeps_its_own_fills() -> None:
+    fills: dict[str, float] = {"a": 1, "s": 2, "s.b": 3}
+    stack = Stack(["a", "b", "s", "s.b"], fill=fills)
+    assert stack != Stack(["a", "b", "s", "s.b"])
+    assert hash(stack) == hash(pickle.loads(pickle.dumps(stack)))
+    fills.clear()
+    found = {name: stack.fill_of(name) for name in ("a", "b", "s.a", "s.b", "s.c.d")}
+    assert found == {"a": 1, "b": None, "s.a": 2, "s.b": 3, "s.c.d": 2}
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: Codes("c"),
+            r"^Codes needs vocabulary, got none: write Codes\(name, vocabulary\)$",
+        ),
+        (lambda: Hash("c"), r"^Hash needs buckets, got none: write Hash\(name, buckets\)$"),
+        (lambda: Pad("c"), r"^Pad needs length, got none: write Pad\(name, length\)$"),
+        (lambda: Pack(length=8), r"^Pack needs column, got none: write Pack\(column, length\)$"),
+        (Codes, "^Codes needs name and vocabulary, got none: write Codes"),
+        (lambda: Hash("c", 3, valid=True), "Hash has no parameter 'valid': its parameters are"),
+        (lambda: Codes("c", ["a"], fill=3), "Codes has no parameter 'fill': its parameters are"),
+        (lambda: Stack("a", "b", "c", "d"), r"by position, got 4 arguments: .* Stack\(\[\"f1\", "),
+        (lambda: Pack("a", 8, ["b"]), r"takes column, length by position, got 3 arguments: write"),
+        (lambda: Hash("c", 3, name="d"), "'name' twice, by position and by name: write it once"),
+    ],
+)
+def test_specs_say_which_arguments_they_need(call: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        call()
 
 
 @pytest.mark.parametrize(
@@ -124,15 +172,52 @@ def test_hash_refuses(arguments: dict[str, Any], error: type[Exception], message
         (["a", b"a"], TypeError, "of one kind, got 'a' and b'a'"),
         ([1, True], TypeError, "of one kind, got 1 and True"),
         (["a", "b", "a"], ValueError, "Value 'a' is used twice"),
-        (["a", None], TypeError, r"got None: leave None out, because nulls get unknown=$"),
-        ([None, "a"], TypeError, r"got None: leave None out, because nulls get unknown=$"),
-        (["a", float("nan")], TypeError, r"got nan: leave nan out, because nulls get unknown=$"),
+        (
+            ["a", None],
+            TypeError,
+            r"got None: leave None out, because nulls get unknown=, or put None fi",
+        ),
+        ([None], ValueError, "at least one value, got none"),
+        ([None, None, "a"], TypeError, "got None: leave None out"),
+        ([None, "a"], ValueError, "unknown=0 of Codes with None as the first value, got -1"),
+        (
+            ["a", float("nan")],
+            TypeError,
+            r"got nan: leave nan out, because nulls get unknown=, or put None fi",
+        ),
         ([2**64], ValueError, "values of vocabulary of Codes in .* got 18446744073709551616"),
     ],
 )
 def test_codes_refuses(vocabulary: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         Codes("a", vocabulary)
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "unknown", "message"),
+    [
+        (
+            ["DE", "FR"],
+            0,
+            r"got 0, the code of 'DE': .* \[None, 'DE', \.\.\.\], with unknown=0, or",
+        ),
+        (["", "FR"], 1, "got 1, the code of 'FR': .* or pass unknown=-1 or unknown=2$"),
+        ([0, 7], 0, "got 0, the code of 0: put None first"),
+        ([None, "FR"], 1, "Expected unknown=0 .* got 1: nulls and unknown values have the code"),
+    ],
+)
+def test_codes_refuses_the_code_of_a_value_as_unknown(
+    vocabulary: Any, unknown: int, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        Codes("a", vocabulary, unknown)
+
+
+@pytest.mark.parametrize("first", [None, "", b""])
+def test_codes_takes_unknown_as_the_first_of_all(first: Any) -> None:
+    word = b"DE" if first == b"" else "DE"
+    assert Codes("a", [first, word], unknown=0).vocabulary == (first, word)
+    assert Codes("a", ["DE"], unknown=1).unknown == 1
 
 
 def test_codes_keeps_its_own_vocabulary() -> None:

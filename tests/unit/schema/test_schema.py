@@ -196,7 +196,7 @@ def test_fill(tmp_path: Path, spec: Column, fill: bytes | None) -> None:
         (Column("s", fill=0), TypeError, "str as fill, got 0"),
         (Column("s", dtype=torch.int64), SchemaError, "no dtype for a column of type string"),
         (Column("d", dtype=torch.bool), SchemaError, r"dtype for .* type decimal\(9, 2\)"),
-        (Stack(["i", "s"]), SchemaError, "numeric columns in Stack `x`, got string .* `s`"),
+        (Stack(["i", "s"]), SchemaError, "in Stack `x`, got string: use Codes or Hash .* `s`"),
     ],
 )
 def test_specs_that_do_not_fit(
@@ -231,15 +231,19 @@ def test_stack(tmp_path: Path) -> None:
     projection = plan(tmp_path, columns, {"x": Stack(["a", "b"])})
     assert projection.schema["x"] == Field(torch.float32, shape=(2,))
     assert [(c.dtype, c.cast, c.fill) for c in projection.columns] == [
-        ("float32", True, NAN32),
+        ("float32", True, None),  # a null of integers is never NaN unsaid
         ("float32", False, NAN32),
     ]
+    with pytest.raises(NullValueError, match="column `a`"):
+        plan(tmp_path, {"a": pa.array([1, None])}, {"x": ["a"]})
     assert projection.outputs[0].columns == (0, 1)
     assert projection.row_bytes == 8
     filled = plan(tmp_path, columns, {"x": Stack(["b", "a"], dtype=torch.float64, fill=-1)})
     assert {c.fill for c in filled.columns} == {struct.pack("=d", -1)}
-    with pytest.raises(SchemaError, match=r"torch.int32 and torch.uint64 .*dtype=.* column `u`"):
-        plan(tmp_path, columns, {"x": Stack(["a", "u"])})
+    each = plan(tmp_path, columns, {"x": Stack(["b", "a"], fill={"a": 7})})
+    assert [c.fill for c in each.columns] == [NAN32, struct.pack("=f", 7)]
+    listed = plan(tmp_path, columns, {"x": ["a", "u"]})
+    assert listed.schema["x"] == Field(torch.float32, shape=(2,))
 
 
 def test_unknown_column_names_the_nearest(tmp_path: Path) -> None:

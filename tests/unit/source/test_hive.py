@@ -156,7 +156,7 @@ def test_specs_of_keys(tmp_path: Path) -> None:
     floats, flags = plan_columns(source, asked).columns
     assert floats.constants == (b"\0\0\x80\x3f", b"\0\0\x96\x43")
     assert flags.constants == (b"\1", b"\1")
-    assert plan_columns(source, {"x": Stack(["k", "x"])}).schema["x"].dtype == torch.int64
+    assert plan_columns(source, {"x": Stack(["k", "x"])}).schema["x"].dtype == torch.float32
     with pytest.raises(ValueError, match=r"names of directories that fits int8, got 300 .* `k`"):
         plan_columns(source, {"k": Column("k", dtype=torch.int8)})
     # A row of x, then of a str of one byte and its offset.

@@ -25,7 +25,7 @@ from fastload.plan.mix.mix_plan import mix_batches, mix_plan, mix_step
 from fastload.plan.mix.mixture import Mixture
 from fastload.plan.position import Position
 from fastload.plan.units.canonical import check_ranks
-from fastload.runtime.hints import hinted_function, missing_attribute
+from fastload.runtime.hints import hinted_function, missing_attribute, shortened
 from fastload.runtime.tracing import untraced
 from fastload.runtime.user_warnings import warn
 
@@ -84,7 +84,7 @@ _SKIP = (
     mesh=_OF_EACH,
 )
 def mix(
-    datasets: Mapping[str, FastParquetDataset],
+    datasets: Mapping[str, FastParquetDataset] | Sequence[FastParquetDataset],
     weights: Mapping[str, float] | Sequence[float] | None = None,
     seed: int = 0,
     stop: Stop = "first",
@@ -112,7 +112,8 @@ def mix(
     memory_budget, so the mix may hold the sum of the budgets.
 
     Args:
-        datasets: The sources, as a mapping from name to dataset, packed or not.
+        datasets: The sources, as a mapping from name to dataset, packed or not; or a list of
+            them, whose names are "0", "1" and so on.
             A dataset with `weights` keeps them: from now on, `set_weights` raises. All datasets
             must have the same rank and world size. Each rank must have as many batches as the
             others, so uneven="keep" needs a world of one. With canonical_ranks or
@@ -157,7 +158,7 @@ class MixedDataset(Resumable):
 
     def __init__(
         self,
-        datasets: Mapping[str, FastParquetDataset],
+        datasets: Mapping[str, FastParquetDataset] | Sequence[FastParquetDataset],
         weights: Mapping[str, float] | Sequence[float] | None,
         seed: int,
         stop: Stop,
@@ -256,6 +257,12 @@ class MixedDataset(Resumable):
 
         def __getattr__(self, name: str) -> Any:
             return missing_attribute(self, name, _ATTRIBUTES)
+
+    @staticmethod
+    def _instead_of_setting(name: str) -> str:
+        if name in ("weights", "stop"):
+            return f"pass {name}= to fastload.mix, or make another mix"
+        return "call mixed.set_epoch(n)" if name == "epoch" else ""
 
     def __repr__(self) -> str:
         sources = [indent(f"{source.name!r}: {source.dataset!r}", "  ") for source in self._of]
@@ -413,16 +420,20 @@ class MixedDataset(Resumable):
             self._of[number].prepare(own, start, part, scan)
 
 
-def _checked_sources(datasets: Mapping[str, FastParquetDataset]) -> list[MixSource]:
+def _checked_sources(
+    datasets: Mapping[str, FastParquetDataset] | Sequence[FastParquetDataset],
+) -> list[MixSource]:
     """Return the sources of a mix.
 
     Raises:
         ValueError, TypeError: the datasets cannot be mixed.
     """
+    if isinstance(datasets, (list, tuple)):
+        datasets = {str(number): dataset for number, dataset in enumerate(datasets)}
     if not isinstance(datasets, Mapping):
         raise TypeError(
-            "Expected datasets as a mapping from name to FastParquetDataset, got "
-            f"{type(datasets).__name__}"
+            "Expected datasets as a list of FastParquetDataset, or a mapping from name to "
+            f"FastParquetDataset, got {type(datasets).__name__}"
         )
     if not datasets:
         raise ValueError("Expected at least one dataset to mix, got none")
@@ -478,11 +489,22 @@ def _checked_weights(
         if set(weights) != set(names):
             raise ValueError(f"Expected weights of {list(names)}, got those of {list(weights)}")
         weights = [weights[name] for name in names]
+    if callable(weights):
+        raise TypeError(
+            f"Expected weights as numbers, by name or in order, got {shortened(weights)}: call the "
+            "function, and pass the numbers; a mix keeps its weights"
+        )
+    given: object = weights
+    if isinstance(given, str) or not hasattr(given, "__len__"):
+        raise TypeError(
+            f"Expected weights as numbers, by name or in order, got {shortened(weights)}: write "
+            f"weights={dict.fromkeys(names, 1)}"
+        )
     if len(weights) != len(names):
         raise ValueError(f"Expected a weight of each of {list(names)}, got {len(weights)} weights")
     for name, weight in zip(names, weights, strict=True):
-        given: object = weight
-        if isinstance(given, bool) or not isinstance(given, Real):
+        number: object = weight
+        if isinstance(number, bool) or not isinstance(number, Real):
             raise TypeError(f"Expected weights as numbers, got {weight!r} - at source `{name}`")
         if not (weight > 0 and math.isfinite(weight)):
             raise ValueError(

@@ -17,6 +17,7 @@ from fastload.rows.values.row_values import (
     values_that_stay,
 )
 from fastload.runtime.digest import digest
+from fastload.runtime.hints import shortened
 from fastload.schema.columns import Column
 from fastload.schema.projection import plan_columns
 
@@ -88,7 +89,14 @@ def find_weights(
 
 def _of_array(weights: ArrayLike | torch.Tensor, rows: int) -> NDArray[np.floating]:
     """Return an array's weights as float32 or float64."""
-    given: Any = weights.detach().cpu() if isinstance(weights, torch.Tensor) else weights
+    given: Any = weights
+    if callable(given) and not hasattr(given, "__array__"):
+        raise TypeError(
+            f"Expected weights as the name of a column or as numbers, got {shortened(weights)}: "
+            "call the function on each row, and pass the numbers"
+        )
+    if isinstance(weights, torch.Tensor):
+        given = weights.detach().cpu()
     if isinstance(given, torch.Tensor) and given.dtype == torch.bfloat16:
         given = given.float()
     array = np.asarray(given)

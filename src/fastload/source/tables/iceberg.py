@@ -71,7 +71,8 @@ class Iceberg:
 
     Args:
         table: The name of the table, `"database.table"`, or the path or URL of a
-            `*.metadata.json` file.
+            `*.metadata.json` file; or a `pyiceberg.table.Table`, which stands for its metadata
+            file as it is now, and brings the properties of its store.
         snapshot_id: The number of the snapshot; None means the latest, when the dataset is made.
         catalog: The catalog of the table: a catalog of pyiceberg, the name of one in pyiceberg's
             configuration, a dict of its properties, or None for the default catalog. A SQL
@@ -79,15 +80,25 @@ class Iceberg:
             another `"name"`.
     """
 
-    table: str
+    table: str | Any
     snapshot_id: int | None = None
     catalog: Any = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         table, snapshot_id = self.table, self.snapshot_id
-        if not isinstance(table, str):
+        location = getattr(table, "metadata_location", None)
+        if isinstance(location, str) and hasattr(table, "io"):  # a Table of pyiceberg
+            if self.catalog is not None:
+                raise ValueError(
+                    f"Expected no catalog beside a Table of pyiceberg, got {type(self.catalog)}: "
+                    "leave catalog= out"
+                )
+            object.__setattr__(self, "table", location)
+            object.__setattr__(self, "catalog", dict(table.io.properties))
+        elif not isinstance(table, str):
             raise TypeError(
-                f'Expected table as a name such as "database.table", got {described(table)}'
+                'Expected table as a name such as "database.table", or a Table of pyiceberg, got '
+                f"{described(table)}"
             )
         if snapshot_id is not None and type(snapshot_id) is not int:
             raise TypeError(f"Expected snapshot_id as int or None, got {snapshot_id!r}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import pickle
 import struct
 import sys
 import uuid
@@ -113,6 +114,24 @@ def test_the_rows_of_each_snapshot(catalog):
     assert loaded(Iceberg("db.t", catalog=catalog)) == {(1,): 1, (3,): 1, (4,): 1, (5,): 1}
     path = table.metadata_location
     assert loaded(Iceberg(path)) == expected(table)
+
+
+def test_a_table_of_pyiceberg_is_a_source(catalog):
+    table = make(catalog, pa.table({"x": [1, 2, 3]}))
+    first = table.current_snapshot().snapshot_id
+    table.append(pa.table({"x": [4]}))
+    source = Iceberg(table)
+    assert source.table == table.metadata_location
+    assert "catalog" not in repr(source)
+    assert loaded(source) == loaded(pickle.loads(pickle.dumps(source))) == expected(table)
+    assert loaded(Iceberg(table, first)) == expected(table, first)
+    before = Iceberg(catalog.load_table("db.t"))
+    table.append(pa.table({"x": [5]}))
+    assert loaded(before) == {(1,): 1, (2,): 1, (3,): 1, (4,): 1}
+    with pytest.raises(ValueError, match="no catalog beside a Table of pyiceberg, got"):
+        Iceberg(table, catalog=catalog)
+    with pytest.raises(TypeError, match="or a Table of pyiceberg, got"):
+        Iceberg(catalog)
 
 
 def evolved(catalog):
