@@ -173,6 +173,7 @@ def runs(draw):
     }
 
 
+@pytest.mark.filterwarnings("ignore:Expected a batch of each source")
 @settings(
     max_examples=max(1, EXAMPLES * 2 // 5),
     deadline=None,

@@ -27,7 +27,6 @@ from fastload.dataset.passes.epoch_iterator import EpochIterator
 from fastload.dataset.passes.feed import weakly
 from fastload.dataset.passes.next_pass import LookAhead, NextPass
 from fastload.dataset.passes.open_feed import FeedFactory
-from fastload.dataset.preparing.preparation import Preparation
 from fastload.dataset.process_engine import ProcessEngine
 from fastload.dataset.ranks import Rank, rank_of, resolve_rank
 from fastload.dataset.resumable import Resumable
@@ -83,6 +82,7 @@ if TYPE_CHECKING:
     from fastload.batch.batch import Batch
     from fastload.dataset.epochs import PassStart
     from fastload.dataset.lookup import Indices
+    from fastload.dataset.preparing.preparation import Preparation
     from fastload.engine.engine import Engine
     from fastload.plan.options import Window
     from fastload.plan.steps import StepOfLeg
@@ -564,6 +564,8 @@ class FastParquetDataset(Resumable):
 
     def _preparation(self) -> Preparation:
         """Return what writes the rows of this dataset after `preprocess` to files."""
+        from fastload.dataset.preparing.preparation import Preparation
+
         self._expect_open()
         steps = self._lasting_steps.resizing()
         engines = self._engines.beside(self._lists, self._extra_outputs(steps), steps)

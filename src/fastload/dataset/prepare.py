@@ -33,9 +33,11 @@ def prepare(
     dataset.
 
     Example:
-        raw = FastParquetDataset("train", columns=["text"], preprocess=tokenize)
-        tokens = fastload.prepare(raw, "prepared/train")
-        ds = FastParquetDataset(tokens, pack=Pack("tokens", 2048), shuffle=True)
+        raw = FastParquetDataset(
+            "train", columns=["f1"], preprocess=lambda block: {"double": 2 * block["f1"]}
+        )
+        path = fastload.prepare(raw, "prepared", progress=False)
+        ds = FastParquetDataset(path, shuffle=True)  # batches of f1 and double
 
     Args:
         dataset: The dataset. Its running pass stays as it is.
