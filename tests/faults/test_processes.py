@@ -109,7 +109,7 @@ print(os.waitstatus_to_exitcode(status), sum(batch.rows for batch in running))
         "running = iter(dataset_of()); kept = list(running)",
         "dataset = dataset_of(); batch = next(iter(dataset)); column = batch['id']; del batch",
         "running = iter(dataset_of(threads=0)); next(running)",
-        "import gc; gc.disable(); a = dataset_of(); a.me = a; a.running = iter(a); next(a.running)",
+        "import gc; gc.disable(); a = dataset_of(); a._me = a; a._run = iter(a); next(a._run)",
     ],
 )
 def test_exit_with_a_live_iterator(path, script):

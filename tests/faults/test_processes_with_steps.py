@@ -31,7 +31,7 @@ def path(tmp_path_factory):
     [
         "running = iter(slow_dataset()); next(running); next(iter(slow_dataset()))",
         "dataset = slow_dataset(); batch = next(iter(dataset)); dataset.close()",
-        "import gc; gc.disable(); a = slow_dataset(); a.me = a; a.run = iter(a); next(a.run)",
+        "import gc; gc.disable(); a = slow_dataset(); a._me = a; a._run = iter(a); next(a._run)",
         "child = next(iter(slow_dataset())) and os.fork()\nif child: os.waitpid(child, 0)",
     ],
 )

@@ -189,7 +189,7 @@ def test_nulls_without_a_fill(table, tmp_path, statistics):
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
-@pytest.mark.parametrize("dtype", [None, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_stack_is_row_major(path, table, dtype, shuffle):
     names = [*NUMBERS, "x32", "x64", "nullable"]
     columns = {"all": Stack(names, dtype, fill=0), "n00": "n00"}
@@ -197,7 +197,7 @@ def test_stack_is_row_major(path, table, dtype, shuffle):
     stack = batch["all"]
     assert stack.shape == (ROWS, len(names))
     assert stack.is_contiguous()
-    assert stack.dtype == (dtype or torch.float64)
+    assert stack.dtype == dtype
     rows = batch["__row__"].numpy()
     for k, name in enumerate(names):
         column = torch.from_numpy(table[name].fill_null(0).to_numpy()[rows].copy())
