@@ -162,6 +162,27 @@ def test_a_function_may_return_more_or_fewer_rows(source, tmp_path, small_parts)
         list(dataset)  # without prepare the number of rows stays
 
 
+def twice_at_first(block):
+    """Twice the rows, but for blocks whose number of rows stays by chance."""
+    times = 2 if block["x"][0] < 1_000 else 1
+    return {"y": np.repeat(block["x"], times)}
+
+
+def test_a_number_of_rows_that_stays_by_chance(source, tmp_path, small_parts):
+    dataset = FastParquetDataset(source, columns=["x", "s"], preprocess=twice_at_first)
+    table = pq.read_table(prepared(dataset, tmp_path / "prepared"))
+    assert table.column_names == ["y"]
+    assert sorted(set(table["y"].to_pylist())) == list(range(ROWS))
+    assert ROWS < len(table) < 2 * ROWS
+
+    def once_at_first(block):
+        return {"y": np.repeat(block["x"], 3 - len(twice_at_first(block)["y"]) // len(block["x"]))}
+
+    other = FastParquetDataset(source, columns=["x", "s"], preprocess=once_at_first)
+    with pytest.raises(ValueError, match="return all outputs that it keeps"):
+        prepared(other, tmp_path / "other")
+
+
 def test_a_later_step_gets_the_rows_of_the_step_before(source, tmp_path):
     steps = [tokens_of, fastload.per_row(lambda n: n // 2, inputs=["of"], outputs=["half"])]
     dataset = FastParquetDataset(source, columns=["x"], preprocess=steps)

@@ -57,7 +57,8 @@ class ArrowRows:
         if set(batch) != set(self._fields):
             raise ValueError(
                 f"Expected the outputs {_quoted(self._fields)}, as in the first rows, got "
-                f"{_quoted(batch)}"
+                f"{_quoted(batch)} (a function that changes the number of rows has to return all "
+                "outputs that it keeps, also for rows whose number stays)"
             )
         arrays = [
             _array(column.type, _checked(name, self._fields[name], batch[name]))

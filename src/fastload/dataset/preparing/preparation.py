@@ -60,13 +60,11 @@ class Preparation:
         engines: the arguments for making engines, of the columns that the steps get.
         steps: the steps of `preprocess`.
         identity: digest of the files and of the rows that stay.
-        version: a text that stands for the code of the steps; None = their code counts.
     """
 
     engines: ProcessEngine
     steps: Steps
     identity: str
-    version: str | None = None
 
     def write(self, path: str, jobs: int, progress: bool | Callable[[int, int], None]) -> None:
         """Write all rows that are missing in a folder.
@@ -118,7 +116,7 @@ class Preparation:
     def _key(self) -> str:
         """Return a digest of all that decides the rows."""
         columns = [replace(column, leaves=()) for column in self.engines.projection.columns]
-        code = code_of(self.steps.preprocess, self.version)
+        code = code_of(self.steps.preprocess, None)
         return digest(self.identity, repr(columns), repr(self.engines.outputs), code)
 
 
@@ -138,9 +136,10 @@ class _Writer:
         self._steps = preparation.steps
         self._folder = folder
         self._row_groups = preparation.engines.rows.row_groups
-        rows = max(1, min(_BLOCK_ROWS, _BLOCK_BYTES // self._engines.projection.row_bytes))
-        rows = max(1, min(rows, self._row_groups.total_rows))
+        fit = _BLOCK_BYTES // self._engines.projection.row_bytes
+        rows = max(1, min(_BLOCK_ROWS, fit, self._row_groups.total_rows))
         self._engines = replace(self._engines, batch_rows=rows)
+        self._resizes = False  # the steps changed the number of the first rows
         self._engine: Engine | None = None
         self._arrow: ArrowRows | None = None
 
@@ -187,7 +186,11 @@ class _Writer:
         with pq.ParquetWriter(file, arrow.schema, **_WRITING) as writer:
             rows = _RowGroupWriter(writer, arrow, groups.rows.tolist())
             for block, before in self._blocks(groups) if groups.total_rows else ():
-                rows.add(block, before)
+                shown = {name: value for name, value in block.items() if name not in RESERVED}
+                if self._resizes and block.rows == before:
+                    # By chance: the outputs are those of blocks whose number of rows changed.
+                    shown = {name: shown[name] for name in arrow.schema.names if name in shown}
+                rows.add(shown, block.rows, before)
             rows.end()
 
     def _blocks(self, groups: RowGroups) -> Iterator[tuple[Batch, int]]:
@@ -228,7 +231,10 @@ class _Writer:
     def _fields_after(self, outputs: dict[str, Field]) -> dict[str, Field]:
         with contextlib.closing(self._engines.another(inline=True)) as engine:
             batch = first_rows(engine, self._row_groups, skip=False)
-        return fields_after(self._steps, batch, outputs, 0, self._engines.source.files)[0]
+        before, files = batch.rows, self._engines.source.files
+        fields, after = fields_after(self._steps, batch, outputs, 0, files)
+        self._resizes = after.rows != before
+        return fields
 
 
 class _RowGroupWriter:
@@ -244,17 +250,16 @@ class _RowGroupWriter:
         self._pending: list[pa.Table] = []
         self._has = 0
 
-    def add(self, block: Batch, before: int) -> None:
-        """Write a block, which had `before` rows before the steps."""
-        shown = {name: value for name, value in block.items() if name not in RESERVED}
-        if block.rows != before:
+    def add(self, outputs: dict[str, Any], rows: int, before: int) -> None:
+        """Write the outputs of a block of so many rows, which had `before` before the steps."""
+        table = self._arrow.table(outputs)
+        if rows != before:
             self._flush()
             self._left.clear()
         if not self._left:
-            self._pending, self._has = [self._arrow.table(shown)], block.rows
+            self._pending, self._has = [table], rows
             self._flush()
             return
-        table = self._arrow.table(shown)
         if self._has or before != self._left[0]:
             # Rows wait for further blocks of their row group, while the engine uses the memory.
             table = _copy_of(table)
