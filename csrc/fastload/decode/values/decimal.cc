@@ -183,12 +183,12 @@ double UnscaledInteger::ToDouble(int scale) const {
 }
 
 double DecimalScale::ApplyInexact(int64_t value) const {
-  if (value != 0 && scale_ > 0 && scale_ < static_cast<int>(kReciprocals.size())) {
-    const auto bits = static_cast<uint64_t>(value);
-    const auto nearest = NearestByReciprocal(value < 0 ? ~bits + 1 : bits, scale_);
-    if (nearest.has_value()) return value < 0 ? -*nearest : *nearest;
+  if (value == 0 || scale_ < 0 || scale_ >= static_cast<int>(kPowersOfFive.size())) {
+    return UnscaledInteger(value).ToDouble(scale_);
   }
-  return UnscaledInteger(value).ToDouble(scale_);
+  const auto bits = static_cast<uint64_t>(value);
+  const double nearest = Nearest(value < 0 ? ~bits + 1 : bits, scale_);
+  return value < 0 ? -nearest : nearest;
 }
 
 double DecimalScale::Apply(const UnscaledInteger& integer) const {
