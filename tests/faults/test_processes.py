@@ -230,10 +230,9 @@ try:
 except Exception as error:
     print(type(error).__name__, error)
 """
-    out, err = run(script, path)
+    out, _ = run(script, path)  # the worker is killed while it prints its error, or after it
     assert out.startswith("StorageError Expected the memory of worker process "), out
     assert "raise the limit, ulimit -n, or use fewer workers" in out
-    assert "Too many open files" in err
 
 
 def test_fork_while_the_next_pass_is_prepared(path):
