@@ -13,6 +13,7 @@ from fastload.dataset.loaders.prefetcher import DevicePrefetcher
 from fastload.dataset.mixes.mix import MixedDataset, mix
 from fastload.dataset.prepare import prepare
 from fastload.dataset.skipping import skip
+from fastload.dataset.vocabulary import vocabulary
 from fastload.errors import (
     CacheError,
     ColumnNotFoundError,
@@ -44,7 +45,7 @@ __all__ = [
     "Ragged", "SchemaError", "SourceChangedError", "SourceNotFoundError", "Stack", "StorageError",
     "TokenBudget",
     "UnsupportedTypeError", "kernel", "mix", "per_block", "per_row", "prepare",
-    "skip",
+    "skip", "vocabulary",
 ]
 # fmt: on
 

@@ -29,6 +29,7 @@ from fastload import (
     per_row,
     prepare,
     skip,
+    vocabulary,
 )
 from fastload.dataset.trace import Trace
 from fastload.testing import (
@@ -86,6 +87,8 @@ opened_by_one_word = FastParquetDataset(
     exclude=["raw"],
     nulls="mask",
 )
+words = vocabulary("a.parquet", "country", min_count=2, max_size=100, filters=[("x", ">", 0)])
+codes = Codes("country", [None, *words], unknown=0)
 history = Pad("items", 50, side="left", keep="last", mask=True, dtype="int64")
 
 loader = DataLoader(dataset, batch_size=None)

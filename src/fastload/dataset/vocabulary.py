@@ -1,0 +1,157 @@
+"""`fastload.vocabulary`: the values of a column by falling count, for `Codes`."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import torch
+
+from fastload.dataset.dataset import FastParquetDataset
+from fastload.errors import UnsupportedTypeError
+from fastload.schema.columns import check_int
+
+if TYPE_CHECKING:
+    from fastload.batch.batch import Batch
+    from fastload.schema.fields import Field
+    from fastload.source.source import SourceArgument
+
+__all__ = ["vocabulary"]
+
+_READING = (
+    "filters", "split", "nulls", "threads", "memory_budget", "filesystem",
+    "storage_options", "io",
+)  # fmt: skip
+# Rows and bytes of a batch. Values that batches share are added up again for each batch.
+_BATCH_ROWS = 131_072
+_BATCH_BYTES = 64 << 20
+# Counts of batches are added up once they are so many times as many as the values known so far, so
+# that each value is added up a few times only; but not before so many have come together.
+_GROWTH = 2
+_LEAST_PENDING = 1 << 20
+
+
+def vocabulary(
+    source: SourceArgument,
+    column: str,
+    *,
+    min_count: int = 1,
+    max_size: int | None = None,
+    **reading: Any,
+) -> list[Any]:
+    """Count the values of a column, and return the values by falling count.
+
+    Values that come equally often are in ascending order, so the same rows give the same list on
+    every machine. Of lists, the elements are counted. Nulls are not counted; nulls in a column of
+    lists raise an error. Pass `nulls="zero"` to count nulls. One pass reads the column, in
+    parallel; the distinct values and their counts are kept in memory.
+
+    Example:
+        words = fastload.vocabulary("train", "country", min_count=2)  # list of str
+        codes = Codes("country", [None, *words], unknown=0)
+        ds = FastParquetDataset("train", columns={"country": codes})
+
+    Args:
+        source: The Parquet files, as for `FastParquetDataset`.
+        column: Name of a column of strings, binary or integers, or of lists of these.
+        min_count: Least count of a value, at least 1.
+        max_size: Largest number of values, at least 1; None = no limit.
+        reading: Arguments of `FastParquetDataset` that say how and which rows to read: filters,
+            split, nulls, threads, memory_budget, filesystem, storage_options, io. With
+            nulls="zero", a null counts as 0 or as an empty value.
+
+    Returns:
+        The values: all str, all bytes or all int, as `Codes` takes them.
+
+    Raises:
+        UnsupportedTypeError: The column has values of another type.
+        NullValueError: A column of lists has a null.
+        TypeError, ValueError: An argument has the wrong type or an invalid value.
+    """
+    if not isinstance(column, str):
+        raise TypeError(f"Expected the name of a column, got {column!r}")
+    check_int("min_count", min_count, 1, 2**63 - 1)
+    if max_size is not None:
+        check_int("max_size", max_size, 1, 2**63 - 1)
+    for name in reading:
+        if name not in _READING:
+            raise TypeError(f"Expected {', '.join(_READING)} for reading, got {name!r}")
+    import pyarrow.compute as pc  # whose import takes longer than fastload's other modules
+
+    counted = _count(source, column, reading)
+    counted = counted.filter(pc.greater_equal(counted["counts"], min_count))
+    order = pc.sort_indices(counted, sort_keys=[("counts", "descending"), ("values", "ascending")])
+    values: list[Any] = counted["values"].take(order[:max_size]).to_pylist()
+    return values
+
+
+def _count(source: SourceArgument, column: str, reading: dict[str, Any]) -> pa.Table:
+    """Return a table of the distinct values of a column and their counts."""
+    # `__valid__` tells which values are null, but not which elements of lists are.
+    masked = {"nulls": "mask", **reading}
+    with closing(_opened(source, column, masked, rows=1)) as dataset:
+        field = dataset.schema[column]
+        _check(column, field)
+        fit = _BATCH_BYTES // dataset._projection.row_bytes  # noqa: SLF001 - of this package
+    lists = field.depth or field.shape
+    rows = max(1, min(_BATCH_ROWS, fit))
+    with closing(_opened(source, column, reading if lists else masked, rows)) as dataset:
+        return _total(dataset, column)
+
+
+def _opened(
+    source: SourceArgument, column: str, reading: dict[str, Any], rows: int
+) -> FastParquetDataset:
+    return FastParquetDataset(
+        source,
+        columns=[column],
+        batch_size=rows,
+        rank=0,  # whatever the ranks of the program are, all rows are counted
+        world_size=1,
+        uneven="keep",
+        pin_memory=False,
+        **reading,
+    )
+
+
+def _check(column: str, field: Field) -> None:
+    dtype = field.dtype
+    integer = not (dtype.is_floating_point or dtype == torch.bool) and field.unit is None
+    if field.kind is None and not integer:
+        raise UnsupportedTypeError(
+            f"Expected a column of strings, binary or integers, got {' '.join(field.described)} "
+            f"in column `{column}`"
+        )
+
+
+def _total(dataset: FastParquetDataset, column: str) -> pa.Table:
+    """Count the values of all batches."""
+    import pyarrow.compute as pc
+
+    pending: list[pa.Table] = []
+    rows = known = 0
+    for batch in dataset:
+        counts = pc.value_counts(_values(batch, column))
+        values, numbers = counts.flatten()
+        pending.append(pa.table({"values": values, "counts": numbers}))
+        rows += len(counts)
+        if rows > max(_LEAST_PENDING, _GROWTH * known):
+            pending = [_sum(pending)]
+            rows = known = len(pending[0])
+    return _sum(pending) if pending else pa.table({"values": pa.nulls(0), "counts": pa.nulls(0)})
+
+
+def _sum(counts: list[pa.Table]) -> pa.Table:
+    # Of two groups of the same values, one remains, with the sum of their counts.
+    total = pa.concat_tables(counts).group_by("values").aggregate([("counts", "sum")])
+    return pa.table({"values": total["values"], "counts": total["counts_sum"]})
+
+
+def _values(batch: Batch, column: str) -> pa.Array:
+    array = batch.to_arrow().column(column)
+    if (valid := batch.get(f"{column}__valid")) is not None:
+        array = array.filter(pa.array(valid.numpy()))
+    while pa.types.is_nested(array.type):
+        array = array.flatten()
+    return array
