@@ -106,9 +106,12 @@ def test_random_passes(path, epochs, context, persistent, passes):
     rng = random.Random(f"{context} {persistent}")
     with dataset_of(path) as dataset:
         loader = loader_of(dataset, context, rng.choice([1, 2, 3]), persistent_workers=persistent)
-        following, saved = 0, None
+        following, saved, batches = 0, None, []
         for number in range(passes):
             action = rng.choice(["go on", "go on", "set", "load", "seed"])
+            if persistent and not batches and action in ("set", "load"):
+                # Living workers may not have begun that pass: see fastload/dataset/epochs.py.
+                action = "go on"
             skipped = 0
             if action == "set":
                 following = rng.randrange(EPOCHS - passes)
