@@ -129,11 +129,12 @@ def test_a_full_disk_turns_it_off_with_one_warning(server, expected, tmp_path):
 def test_warming_again_after_a_full_disk_names_the_failure(server, tmp_path):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     with remote(server, tmp_path) as dataset:
+        dataset._source.storage.flush()  # what a thread has yet to write of the files' footers
         resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, limits[1]))
         try:
             with (
                 pytest.warns(UserWarning, match="Can't keep more in the cache"),
-                pytest.raises(CacheError, match=r"got less: see the warning|Can't keep more"),
+                pytest.raises(CacheError, match="got less: see the warning"),
             ):
                 dataset.warm_cache(progress=False)
         finally:

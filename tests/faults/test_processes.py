@@ -221,18 +221,26 @@ def refused(*_):  # as the system refuses it where the worker has no descriptor 
 def begin(_):
     reduction.send_handle = refused
 
+heard, told = os.pipe()
+os.dup2(told, 2)  # the worker prints its error there
 loader = DataLoader(
     dataset_of(), batch_size=None, num_workers=1, worker_init_fn=begin, timeout=60,
     multiprocessing_context="fork",
 )
+running = iter(loader)
 try:
-    next(iter(loader))
+    next(running)
 except Exception as error:
     print(type(error).__name__, error)
+printed = b""
+while b"Too many open files" not in printed:  # the end of this process kills the worker
+    printed += os.read(heard, 4096)
+print(printed.decode())
 """
-    out, _ = run(script, path)  # the worker is killed while it prints its error, or after it
+    out, _ = run(script, path)
     assert out.startswith("StorageError Expected the memory of worker process "), out
     assert "raise the limit, ulimit -n, or use fewer workers" in out
+    assert "Too many open files" in out
 
 
 def test_fork_while_the_next_pass_is_prepared(path):
