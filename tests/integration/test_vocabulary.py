@@ -10,7 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import fastload
-from fastload import Codes, FastParquetDataset, NullValueError, UnsupportedTypeError
+from fastload import (
+    Codes,
+    ColumnNotFoundError,
+    FastParquetDataset,
+    NullValueError,
+    UnsupportedTypeError,
+)
 
 
 def expected(values):
@@ -109,6 +115,14 @@ def test_without_rows(write):
 def test_a_column_of_another_type(write, values):
     with pytest.raises(UnsupportedTypeError, match=r"strings, binary or integers, got .* `x`"):
         fastload.vocabulary(write(values), "x")
+
+
+@pytest.mark.parametrize("values", [[{"a": 1, "b": "u"}], [[{"a": 1, "b": "u"}]]])
+def test_a_column_of_several_fields(write, values):
+    path = write(values)
+    with pytest.raises(ColumnNotFoundError, match=r"got `x`: name one of `x\.a`, `x\.b`"):
+        fastload.vocabulary(path, "x")
+    assert fastload.vocabulary(path, "x.b") == ["u"]
 
 
 def test_arguments(write):

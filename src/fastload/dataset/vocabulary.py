@@ -9,12 +9,12 @@ import pyarrow as pa
 import torch
 
 from fastload.dataset.dataset import FastParquetDataset
-from fastload.errors import UnsupportedTypeError
+from fastload.errors import ColumnNotFoundError, UnsupportedTypeError
 from fastload.schema.columns import check_int
 
 if TYPE_CHECKING:
     from fastload.batch.batch import Batch
-    from fastload.schema.fields import Field
+    from fastload.schema.fields import Field, Schema
     from fastload.source.source import SourceArgument
 
 __all__ = ["vocabulary"]
@@ -26,8 +26,8 @@ _READING = (
 # Rows and bytes of a batch. Values that batches share are added up again for each batch.
 _BATCH_ROWS = 131_072
 _BATCH_BYTES = 64 << 20
-# Counts of batches are added up once they are so many times as many as the values known so far, so
-# that each value is added up a few times only; but not before so many have come together.
+# The counts of batches are added up once there are so many of them, and so many times as many as
+# values are known: each value is then added up a few times only.
 _GROWTH = 2
 _LEAST_PENDING = 1 << 20
 
@@ -65,6 +65,7 @@ def vocabulary(
         The values: all str, all bytes or all int, as `Codes` takes them.
 
     Raises:
+        ColumnNotFoundError: The files have no such column, or the column has several fields.
         UnsupportedTypeError: The column has values of another type.
         NullValueError: A column of lists has a null.
         TypeError, ValueError: An argument has the wrong type or an invalid value.
@@ -90,9 +91,10 @@ def _count(source: SourceArgument, column: str, reading: dict[str, Any]) -> pa.T
     """Return a table of the distinct values of a column and their counts."""
     # `__valid__` tells which values are null, but not which elements of lists are.
     masked = {"nulls": "mask", **reading}
-    with closing(_opened(source, column, masked, rows=1)) as dataset:
-        field = dataset.schema[column]
-        _check(column, field)
+    # All rows have the same schema: the rows that stay are looked for once, by the second dataset.
+    of_all = {name: value for name, value in masked.items() if name not in ("filters", "split")}
+    with closing(_opened(source, column, of_all, rows=1)) as dataset:
+        field = _field_of(column, dataset.schema)
         fit = _BATCH_BYTES // dataset._projection.row_bytes  # noqa: SLF001 - of this package
     lists = field.depth or field.shape
     rows = max(1, min(_BATCH_ROWS, fit))
@@ -115,14 +117,23 @@ def _opened(
     )
 
 
-def _check(column: str, field: Field) -> None:
+def _field_of(column: str, schema: Schema) -> Field:
+    """Return the field of a column after checking that `Codes` takes such values."""
+    field = schema.get(column)
+    if field is None:  # a struct or a map, or a list of these
+        names = ", ".join(f"`{name}`" for name in schema if not name.endswith("__valid"))
+        raise ColumnNotFoundError(
+            f"Expected a column of one value in each row or element, got `{column}`: name one of "
+            f"{names}"
+        )
     dtype = field.dtype
     integer = not (dtype.is_floating_point or dtype == torch.bool) and field.unit is None
     if field.kind is None and not integer:
         raise UnsupportedTypeError(
-            f"Expected a column of strings, binary or integers, got {' '.join(field.described)} "
-            f"in column `{column}`"
+            "Expected a column of strings, binary or integers, got "
+            f"{' '.join(filter(None, field.described))} in column `{column}`"
         )
+    return field
 
 
 def _total(dataset: FastParquetDataset, column: str) -> pa.Table:
@@ -143,15 +154,16 @@ def _total(dataset: FastParquetDataset, column: str) -> pa.Table:
 
 
 def _sum(counts: list[pa.Table]) -> pa.Table:
-    # Of two groups of the same values, one remains, with the sum of their counts.
+    """Return the sum of several tables of values and their counts."""
     total = pa.concat_tables(counts).group_by("values").aggregate([("counts", "sum")])
     return pa.table({"values": total["values"], "counts": total["counts_sum"]})
 
 
 def _values(batch: Batch, column: str) -> pa.Array:
-    array = batch.to_arrow().column(column)
-    if (valid := batch.get(f"{column}__valid")) is not None:
-        array = array.filter(pa.array(valid.numpy()))
+    rows = batch.to_arrow()
+    array, valid = rows.column(column), f"{column}__valid"
+    if valid in rows.schema.names:
+        array = array.filter(rows.column(valid))
     while pa.types.is_nested(array.type):
         array = array.flatten()
     return array
