@@ -28,7 +28,6 @@ FOLDERS = {
     "decode/values": "codes and stored values become values of the dtype that was asked for",
     "decode/lists": "levels become rows of lists",
     "decode": "readers of one column chunk, made of the three folders above",
-    "blocks": "decoded row groups that are kept on disk: writing and reading them",
     "collate": "decoded rows become rows of batches, in order or shuffled",
     "scan": "one pass: what is fetched and decoded when, and the threads that do it",
     "filter": "the row groups, pages and rows for which a condition is true",

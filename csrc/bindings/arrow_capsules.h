@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "arrow/c/bridge.h"
-#include "arrow/record_batch.h"
 #include "bindings/errors.h"
 #include "pybind11/pybind11.h"
 
@@ -22,14 +21,6 @@ T* HeldBy(const pybind11::handle& capsule, const char* name) {
 inline std::shared_ptr<arrow::Schema> SchemaOf(const pybind11::object& schema) {
   const pybind11::object capsule = schema.attr("__arrow_c_schema__")();
   auto imported = arrow::ImportSchema(HeldBy<ArrowSchema>(capsule, "arrow_schema"));
-  return ValueOrRaise(std::move(imported));
-}
-
-inline std::shared_ptr<arrow::RecordBatch> RecordBatchOf(const pybind11::object& batch) {
-  const pybind11::tuple capsules = batch.attr("__arrow_c_array__")();
-  auto imported =
-      arrow::ImportRecordBatch(HeldBy<ArrowArray>(capsules[1], "arrow_array"),
-                               HeldBy<ArrowSchema>(capsules[0], "arrow_schema"));
   return ValueOrRaise(std::move(imported));
 }
 

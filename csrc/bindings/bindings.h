@@ -7,7 +7,6 @@
 namespace fastload {
 
 void RegisterColumns(pybind11::module_& m);
-void RegisterDecoded(pybind11::module_& m);
 void RegisterFilterExpression(pybind11::module_& m);
 void RegisterFooter(pybind11::module_& m);
 void RegisterHash(pybind11::module_& m);

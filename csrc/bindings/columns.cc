@@ -216,14 +216,15 @@ void RegisterColumns(py::module_& m) {
 
   py::class_<KernelSpec>(m, "KernelSpec", "A compiled function on columns of a batch.")
       .def(py::init([](uintptr_t address, std::vector<int32_t> inputs,
-                       std::vector<int32_t> outputs, bool seeded) {
+                       std::vector<int32_t> outputs, std::pair<int32_t, int32_t> places) {
              return KernelSpec{.entry = reinterpret_cast<KernelEntry>(address),
                                .inputs = std::move(inputs),
                                .outputs = std::move(outputs),
-                               .seeded = seeded};
+                               .file = places.first,
+                               .row = places.second};
            }),
            py::kw_only(), py::arg("address"), py::arg("inputs"), py::arg("outputs"),
-           py::arg("seeded"));
+           py::arg("places"));
 }
 
 }  // namespace fastload

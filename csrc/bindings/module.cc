@@ -38,7 +38,6 @@ PYBIND11_MODULE(_core, m) {
   fastload::RegisterRangeCache(m);
   fastload::RegisterRemoteQueue(m);
   fastload::RegisterRowFinder(m);
-  fastload::RegisterDecoded(m);
   fastload::RegisterPipeline(m);
   fastload::RegisterRoof(m);
 }

@@ -9,9 +9,7 @@
 #include <vector>
 
 #include "bindings/array.h"
-#include "bindings/arrow_capsules.h"
 #include "bindings/bindings.h"
-#include "bindings/decoded_queue.h"
 #include "bindings/errors.h"
 #include "bindings/files.h"
 #include "bindings/fork_guard.h"
@@ -21,7 +19,6 @@
 #include "bindings/tensor_memory.h"
 #include "bindings/without_gil.h"
 #include "fastload/base/slabs.h"
-#include "fastload/blocks/block_rows.h"
 #include "fastload/plan/output_check.h"
 #include "fastload/plan/row_selection.h"
 #include "fastload/share/shared_batches.h"
@@ -92,11 +89,6 @@ class PyPipeline {
     auto scan = CallWithoutGil([&] { return pipeline_->Take(numbers, wanted, options); });
     PyScan taking(ValueOrRaise(std::move(scan)), memory_, py::none());
     return taking.Next();
-  }
-
-  std::shared_ptr<BlockRows> RowsOfBlocks(const py::object& schema,
-                                          const std::vector<int32_t>& outputs) const {
-    return std::make_shared<BlockRows>(SchemaOf(schema), pipeline_->layout(), outputs);
   }
 
   void Close() {
@@ -209,9 +201,8 @@ std::unique_ptr<PyPipeline> MakePipeline(
     int64_t batch_memory_bytes, int64_t staging_memory_bytes, int64_t fetch_memory_bytes,
     bool verify_crc, const py::sequence& selections, const PySender* sender,
     const py::object& allocate, const PyRemoteQueue* remote,
-    std::vector<KernelSpec> kernels, const PyDecodedQueue* blocks,
-    int64_t fill_memory_bytes, int64_t kept_memory_bytes, int64_t page_hole_bytes,
-    int64_t page_table_bytes, int64_t dictionary_bytes) {
+    std::vector<KernelSpec> kernels, int64_t fill_memory_bytes, int64_t kept_memory_bytes,
+    int64_t page_hole_bytes, int64_t page_table_bytes, int64_t dictionary_bytes) {
   RaiseIfError(CheckOutputs(columns, outputs));
   RaiseIfError(CheckKernels(kernels, outputs));
   std::vector<FileSpec> specs = FileSpecs(files);
@@ -228,7 +219,6 @@ std::unique_ptr<PyPipeline> MakePipeline(
                           .page_table_bytes = page_table_bytes,
                           .verify_crc = verify_crc};
   options.kernels = std::move(kernels);
-  if (blocks != nullptr) options.blocks = blocks->queue();
   std::shared_ptr<RemoteQueue> queue;
   if (remote != nullptr) queue = options.remote = remote->queue();
   std::shared_ptr<TensorMemory> memory;
@@ -265,7 +255,7 @@ void RegisterPipeline(py::module_& m) {
            py::arg("fetch_memory_bytes"), py::arg("verify_crc") = false,
            py::arg("selections") = py::tuple(), py::arg("sender") = nullptr,
            py::arg("allocate") = py::none(), py::arg("remote") = nullptr,
-           py::arg("kernels") = std::vector<KernelSpec>(), py::arg("blocks") = nullptr,
+           py::arg("kernels") = std::vector<KernelSpec>(),
            py::arg("fill_memory_bytes") = INT64_MAX, py::arg("kept_memory_bytes") = 0,
            py::arg("page_hole_bytes") = kPageHoleBytes, py::arg("page_table_bytes") = 0,
            py::arg("dictionary_bytes") = 0,
@@ -278,7 +268,7 @@ void RegisterPipeline(py::module_& m) {
           [](const py::object& self, ReadPlan& plan, int32_t open_windows,
              int64_t fetch_bytes, int64_t segment_bytes, int64_t request_bytes,
              int64_t hole_bytes, const PyScan* before, std::vector<uint64_t> kernel_keys,
-             const PyDecodedQueue* wakes, int64_t run_batches) {
+             int64_t run_batches) {
             return self.cast<PyPipeline&>().Start(
                 self, plan,
                 {.open_windows = open_windows,
@@ -287,18 +277,16 @@ void RegisterPipeline(py::module_& m) {
                  .request_bytes = request_bytes,
                  .hole_bytes = hole_bytes,
                  .run_batches = std::max<int64_t>(1, run_batches),
-                 .wakes = wakes == nullptr ? nullptr : wakes->queue(),
                  .kernel_keys = std::move(kernel_keys)},
                 before);
           },
           py::arg("plan"), py::kw_only(), py::arg("open_windows"), py::arg("fetch_bytes"),
           py::arg("segment_bytes"), py::arg("request_bytes"), py::arg("hole_bytes"),
           py::arg("before") = nullptr, py::arg("kernel_keys") = std::vector<uint64_t>(),
-          py::arg("wakes") = nullptr, py::arg("run_batches") = 1,
+          py::arg("run_batches") = 1,
           "Begins a pass, and takes the content of the plan, which is empty\n"
           "afterwards. With `before`, prepares the pass that is expected after the\n"
           "pass `before`.\n"
-          "wakes: queue that is woken when the pass may have a batch.\n"
           "run_batches: the most small batches of a window that share memory until "
           "they\n"
           "are handed out.\n"
@@ -321,11 +309,6 @@ void RegisterPipeline(py::module_& m) {
           py::arg("kernel_keys") = std::vector<uint64_t>(),
           "Returns one batch with the rows of `indices`, each in [0, numbers.rows), in\n"
           "their order. Thread-safe. Raises RuntimeError once closed.")
-      .def("block_rows", &PyPipeline::RowsOfBlocks, py::arg("schema"), py::arg("outputs"),
-           "Returns the conversion of batches to rows of a block.\n"
-           "schema: schema of the block, with `__arrow_c_schema__`.\n"
-           "outputs: for each field, the index of the output with the same elements in\n"
-           "the same order.")
       // Joins threads, so without the GIL.
       .def("close", &PyPipeline::Close, py::call_guard<WithoutGil>(),
            "Ends all passes and threads; batches stay valid. Idempotent.")

@@ -21,7 +21,7 @@ def write_page_files(directory: Path) -> None:
     """Write the directories and files that pages read.
 
     They are sales (a Delta table of two versions), catalog.db (of Iceberg, with shop.events), and
-    train, valid, web, books (two files of each), events, tokens, embeddings, images and
+    train, valid, web, books (two files of each), events, tokens, texts, embeddings, images and
     clicks.parquet, which is like the sample of fastload-bench.
     """
     sample.make(directory / "clicks.parquet", row_groups=1, rows=_ROWS)
@@ -32,6 +32,8 @@ def write_page_files(directory: Path) -> None:
         path = directory / "events" / f"year={year}" / "part-0.parquet"
         _write(path, _clicks(year))
     _write(directory / "tokens" / "part-000.parquet", _tokens())
+    texts = [f"Text number {n}. " * (n % 9) for n in range(_ROWS)]
+    _write(directory / "texts" / "part-000.parquet", pa.table({"text": texts}))
     _write(directory / "embeddings" / "part-000.parquet", _embeddings())
     _write(directory / "images" / "part-000.parquet", _images())
     _write_tables(directory)

@@ -151,6 +151,10 @@ def write_files(directory: Path) -> list[Path]:
     return paths
 
 
+def doubled(block) -> dict[str, np.ndarray]:
+    return {"c": block["a"] * 2}
+
+
 def digest(batches) -> list[str]:
     return [
         hashlib.sha256(
@@ -249,6 +253,15 @@ class Stage:
         opened = partial(self.dataset, self._directory / "sound", "threads", **options)
         return self._run_warned(opened, call, home, error)
 
+    def run_prepared(self, call: str, error: int) -> tuple[str, int]:
+        """The same of prepared rows."""
+        self._new_home()
+        cache = self._directory / f"prepared-{self._passes}"
+        opened = partial(
+            self.dataset, self._directory / "sound", "threads", preprocess=doubled, cache=cache
+        )
+        return self._run_warned(opened, call, cache, error)
+
     def run_raw(self, server: GcsServer, call: str, error: int) -> tuple[str, int]:
         """The same of the bytes of remote files."""
         self._new_home()
@@ -316,7 +329,7 @@ def print_passes(stage: Stage, modes: list[str], faults: list[str]) -> int:
 
 def print_kept(stage: Stage) -> int:
     wrong = 0
-    columns = ("footers", "filtered rows", "bytes of remote files")
+    columns = ("footers", "filtered rows", "prepared rows", "bytes of remote files")
     print(f"\nwhat is kept\n{'':20}" + "".join(f"{c:>30}" for c in columns))
     with served(stage.sound) as server:
         for name, error in KEPT.items():
@@ -325,6 +338,7 @@ def print_kept(stage: Stage) -> int:
             for run in (
                 partial(stage.run_kept, call, error),
                 partial(stage.run_kept, call, error, filters=[("a", ">", 0)]),
+                partial(stage.run_prepared, call, error),
                 partial(stage.run_raw, server, call, error),
             ):
                 faulthandler.dump_traceback_later(3 * LIMIT_S, exit=True)

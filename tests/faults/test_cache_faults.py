@@ -33,7 +33,7 @@ def expected(paths):
 
 
 def remote(server, cache, timeout_s=30.0, **options):
-    cache = replace(cache if isinstance(cache, Cache) else Cache(cache), decoded=False)
+    cache = replace(cache if isinstance(cache, Cache) else Cache(cache), prepared=False)
     io = IO(transport="fsspec", hole_bytes=4096, timeout_s=timeout_s)
     return FastParquetDataset(
         "gs://bucket/train/", columns=COLUMNS, io=io, storage_options=server.options,

@@ -135,7 +135,7 @@ def test_one_odd_answer_of_status_200_is_asked_for_again(place, fault):
 def test_a_bad_body_is_asked_for_again(place, tmp_path, cached, on_error):
     options = {"on_error": on_error}
     if cached:
-        options["cache"] = Cache(tmp_path / "cache", decoded=False)
+        options["cache"] = Cache(tmp_path / "cache", prepared=False)
     with place.dataset(**options) as dataset:
         place.strike(Fault("zeros"), times=1)
         assert read(dataset) == list(range(ROWS))
@@ -153,7 +153,7 @@ def cached_place(tmp_path, monkeypatch):
     monkeypatch.setenv("FASTLOAD_CACHE_DIR", os.fspath(tmp_path / "kept"))
     place = Place("s3", "fsspec")
     with place.server:
-        yield place, Cache(tmp_path / "cache", decoded=False)
+        yield place, Cache(tmp_path / "cache", prepared=False)
 
 
 @pytest.mark.parametrize("way", ["footer", "take", "filter", "function", "weights", "head"])

@@ -6,7 +6,6 @@ import itertools
 import json
 import subprocess
 import sys
-import threading
 
 import pytest
 from torch.utils.data import DataLoader
@@ -124,25 +123,6 @@ def test_processes_share_what_they_fetch(server, paths, tmp_path):
     assert not data_requests(server)
 
 
-def test_blocks_of_a_store_are_made_many_at_a_time(server, paths, tmp_path):
-    together = 8
-    arrived, met, all_there = [], [], threading.Event()
-
-    def wait_for_others(request):
-        if request.range is not None and not all_there.is_set():
-            arrived.append(request)
-            if len(arrived) == together:
-                all_there.set()
-            met.append(all_there.wait(4))
-
-    with local(paths, columns=["c3"]) as dataset:
-        expected = list(dataset)
-    with remote(server, Cache(tmp_path, raw=False), columns=["c3"]) as dataset:
-        server.fault = wait_for_others
-        assert_same(list(dataset), expected)
-    assert met == [True] * together
-
-
 def test_another_version_is_another_file(paths, tmp_path):
     with GcsServer() as server:
         server.put("bucket", "train/a.parquet", paths[0].read_bytes())
@@ -171,7 +151,7 @@ def test_filesystems_that_are_given(server, paths, tmp_path):
         assert_same(got, dataset)
     # What lies on this machine is not kept a second time.
     directory, cache = str(paths[0].parent), tmp_path / "near"
-    raw = {"columns": COLUMNS, "cache": Cache(cache, decoded=False)}
+    raw = {"columns": COLUMNS, "cache": cache}
     for options in ({"filesystem": LocalFileSystem(), **raw}, raw):
         with FastParquetDataset(directory, **options) as dataset:
             assert len(list(dataset)) == len(got)
@@ -194,15 +174,15 @@ def test_arguments(server, tmp_path):
         lambda: Cache(7),
         lambda: Cache("x", max_bytes=1.5),
         lambda: Cache("x", raw="yes"),
-        lambda: Cache("x", decoded=1),
-        lambda: Cache("x", version=3),
+        lambda: Cache("x", prepared=1),
+        lambda: Cache("x", key=3),
         lambda: remote(server, 7),
     ):
         with pytest.raises(TypeError, match="Expected"):
             wrong()
     with pytest.raises(ValueError, match="max_bytes of Cache"):
         Cache("x", max_bytes="lots")
-    off = Cache(tmp_path / "off", raw=False, decoded=False)
+    off = Cache(tmp_path / "off", raw=False, prepared=False)
     with remote(server, off, columns=COLUMNS) as dataset:
         list(dataset)
     assert not (tmp_path / "off").exists()

@@ -21,7 +21,8 @@ import psutil
 import pytest
 
 from fastload import CacheError, FastParquetDataset
-from fastload.runtime.disk.cache import DECODED, RAW, Cache
+from fastload.plan import parts
+from fastload.runtime.disk.cache import PREPARED, RAW, Cache
 from fastload.runtime.disk.entries import entries_of, remove_all
 from fastload.runtime.units import million
 from fastload.tools.cli.cache import main
@@ -29,7 +30,7 @@ from fastload.tools.cli.warm_jobs import Description
 from fastload.tools.cli.warm_ray import _warm_share
 from support.damage import damage, write_groups
 from support.own_process import in_its_own_process
-from support.stored_dataset import COLUMNS, FILES, GROUP_ROWS, ROWS, served, write_files
+from support.stored_dataset import COLUMNS, FILES, ROWS, served, write_files
 
 URL = "gs://bucket/train/*.parquet"
 ALL_ROWS = sum(ROWS + number for number in range(FILES))
@@ -46,7 +47,11 @@ print(ray.init("local", num_cpus=2, object_store_memory=80_000_000, include_dash
                _temp_dir=sys.argv[1], logging_level="ERROR")["address"], flush=True)
 sys.stdin.read()
 """
+# Each process that imports them writes small files.
 STEPS = """
+from fastload.plan import parts
+
+parts._PART_BYTES = 1 << 17
 SCALE = 3
 
 def scaled(block):
@@ -184,20 +189,21 @@ def test_a_worker_is_killed_and_all_is_there(server, cluster, tmp_path):
 
 
 @needs_ray
-def test_blocks_of_what_preprocess_makes(server, cluster, tmp_path, monkeypatch):
+def test_rows_that_preprocess_makes(server, cluster, tmp_path, monkeypatch):
     address, process = cluster
     code, cache = tmp_path / "code", tmp_path / "cache"
     code.mkdir()
     (code / "steps_on_ray.py").write_text(STEPS)
     steps = ("--preprocess", "steps_on_ray:scaled", "--columns", "c0,s")
     with warmer(address, cache, "--jobs", "3", "--json", *steps, cwd=code) as warming:
-        out, _ = killed_meanwhile(warming, process, server, cache / DECODED, 2)
+        out, _ = killed_meanwhile(warming, process, server, cache / PREPARED, 2)
     assert json.loads(out) == {"warmed": {"rows": ALL_ROWS, "files": FILES}}
-    blocks = {entry.path: os.stat(entry.path).st_ino for entry in entries_of(cache / DECODED)}
-    assert len(blocks) == sum(-(-(ROWS + number) // GROUP_ROWS) for number in range(FILES))
+    made = {entry.path: os.stat(entry.path).st_ino for entry in entries_of(cache / PREPARED)}
+    assert len(made) > 3
     remove_all(cache / RAW)
     server.reset()
     monkeypatch.syspath_prepend(code)
+    monkeypatch.setattr(parts, "_PART_BYTES", parts._PART_BYTES)  # back after the test
     from steps_on_ray import scaled
 
     with FastParquetDataset(URL, columns=["c0", "s"], preprocess=scaled, cache=cache) as dataset:
@@ -207,7 +213,7 @@ def test_blocks_of_what_preprocess_makes(server, cluster, tmp_path, monkeypatch)
             rows += batch.rows
     assert rows == ALL_ROWS
     assert data_requests(server) == 0
-    assert blocks == {e.path: os.stat(e.path).st_ino for e in entries_of(cache / DECODED)}
+    assert made == {e.path: os.stat(e.path).st_ino for e in entries_of(cache / PREPARED)}
 
 
 @needs_ray

@@ -168,11 +168,10 @@ def test_after_an_error_of_a_step(path, collected, step):
     assert held() == before
 
 
-@pytest.mark.filterwarnings("ignore:Can't keep decoded rows")
 @pytest.mark.parametrize("reads", [lambda ds: next(iter(ds)), lambda ds: ds.warm_cache(False)])
 @pytest.mark.parametrize("step", [step for step in STEPS if step != "augment"])
 def test_after_an_error_of_a_step_with_a_cache(path, tmp_path, collected, step, reads):
-    cache = fastload.Cache(tmp_path, version="1")
+    cache = fastload.Cache(tmp_path, key="1")
     dataset = FastParquetDataset(path, batch_size=50, threads=1, cache=cache, **STEPS[step])
     for _ in range(2):
         with pytest.raises((ValueError, RuntimeError), match="refused"):

@@ -361,7 +361,7 @@ def test_warming_reads_all_documents_of_a_store(path, make, tmp_path):
     with served([path]) as server:
         options = {"storage_options": server.options, "rank": 0, "world_size": 2}
         url = "gs://bucket/train/*.parquet"
-        with make(url, cache=Cache(tmp_path, decoded=False), **options) as dataset:
+        with make(url, cache=Cache(tmp_path), **options) as dataset:
             dataset.warm_cache(False)
             server.reset()
             batches = copies(dataset)

@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader
 
 from fastload import Cache, CorruptFileError, FastParquetDataset, per_block, per_row
 from fastload.testing import assert_resumes_exactly
+from support.every_output import assert_same_outputs
 from support.sample_files import ids_of, write_sample
 from support.stepped_dataset import TIMEOUT_S, until, wait_for_decoding
 
@@ -191,18 +192,24 @@ def test_closing_does_not_wait_for_blocks_that_are_not_begun(path):
     assert not [t for t in threading.enumerate() if t.name.startswith("fastload-steps")]
 
 
-def test_a_version_of_the_cache_stands_for_one_function(path, tmp_path):
+def test_a_key_of_the_cache_stands_for_one_function(path, tmp_path):
     def double(block):
         return {"y": 2 * block["id"]}
 
     def triple(block):
         return {"y": 3 * block["id"]}
 
-    cache = Cache(tmp_path, version="1")
+    cache = Cache(tmp_path, key="1")
     for fn, factor in ((double, 2), (triple, 3)):
         with dataset_of(path, per_block(fn), cache=cache) as dataset:
             batch = next(iter(dataset))
             assert torch.equal(batch["y"], factor * batch["id"])
+
+
+def test_prepared_rows_are_those_of_the_steps(path, tmp_path):
+    with dataset_of(path, STEPS) as plain, dataset_of(path, STEPS, cache=tmp_path) as kept:
+        for _ in range(2):
+            assert_same_outputs(kept, plain)
 
 
 def test_what_is_no_step_is_refused(path):

@@ -19,7 +19,8 @@ import torch
 
 import fastload
 from fastload import FastParquetDataset, Pack, Ragged
-from fastload.dataset.preparing import parts
+from fastload.plan import parts
+from support.every_output import of_every_kind, sums
 
 ROWS = 3_000
 
@@ -51,32 +52,6 @@ def source(tmp_path):
 @pytest.fixture
 def small_parts(monkeypatch):
     monkeypatch.setattr(parts, "_PART_BYTES", 1 << 12)
-
-
-def of_every_kind(block):
-    x = torch.as_tensor(block["x"])
-    lists = Ragged(torch.repeat_interleave(x, x % 3), torch.cat([x[:0], sums(x % 3)]))
-    tensors = lists.values[:, None, None].repeat(1, 2, 2)
-    return {
-        "float16": (x % 9).half(),
-        "bfloat16": (x % 9).bfloat16(),
-        "uint64": (x + 2**40).to(torch.uint64),
-        "uint8": (x % 256).to(torch.uint8),
-        "bool": x % 2 == 0,
-        "vector": x[:, None].repeat(1, 3).float(),
-        "flags": x[:, None].repeat(1, 5) % 7 > 2,
-        "narrow": x[:, None].repeat(1, 2).bfloat16(),
-        "image": x[:, None, None, None].repeat(1, 3, 4, 2).to(torch.uint8),
-        "lists": lists,
-        "of vectors": Ragged(lists.values[:, None].repeat(1, 2).half(), lists.offsets),
-        "of tensors": Ragged(tensors.float(), lists.offsets),
-        "of narrow": Ragged(lists.values.bfloat16(), lists.offsets),
-        "array": np.sqrt(block["x"]),
-    }
-
-
-def sums(lengths):
-    return torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])
 
 
 def tokens_of(block):

@@ -127,7 +127,7 @@ def test_two_rounds_of_requests_then_one(server, path, table):
 
 def test_the_raw_tier_keeps_what_a_take_reads(server, tmp_path, table):
     asked = [7, 41_000, 41_001, 59_999]
-    cache = Cache(tmp_path / "tier", decoded=False)
+    cache = Cache(tmp_path / "tier")
     for first in (True, False):
         with remote(server, cache=cache) as dataset:
             opened = len(server.requests)

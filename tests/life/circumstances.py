@@ -25,7 +25,6 @@ import sys
 import tempfile
 import threading
 import time
-import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,7 +34,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import torch
 from ways import WAYS, Way, table, write_files
 
-from fastload.errors import StorageError
 from support.session import Session
 from support.shared_memory import name_semaphores
 
@@ -52,8 +50,6 @@ HALF = 7  # batches before what happens in mid-pass
 THREADS = 3
 ROWS_CAME = "rows"
 REFUSED = "refused"
-UNCACHED = "uncached"
-TOLD = "told"
 ENDED = "ended"
 INTERRUPTED = "interrupted"
 
@@ -95,24 +91,6 @@ def with_little_memory(way: Way, directory: str) -> str:
     with way.dataset(directory) as dataset:
         passes(way, dataset)  # without workers: a fork server keeps the limit
     return ended
-
-
-def with_few_descriptors(way: Way, directory: str) -> str:
-    """Run epochs; a cache may give up with a warning, or a pass that fills it with the cause."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            plainly(way, directory)
-        except StorageError as error:
-            # The blocks that a pass fills have descriptors of their own beside the files.
-            if not way.cached or "Too many open files" not in str(error):
-                raise
-            return TOLD
-    for warning in caught:
-        text = str(warning.message)
-        if "Can't keep decoded rows" not in text or "Too many open files" not in text:
-            raise AssertionError(f"Expected no warning, got {text}")
-    return UNCACHED if caught else ROWS_CAME
 
 
 def elsewhere(way: Way, directory: str) -> str:
@@ -318,12 +296,8 @@ CIRCUMSTANCES = {
     "optimized": Circumstance(flags=("-O",)),
     "no HOME": Circumstance(environment={"HOME": None, "NUMBA_CACHE_DIR": None, **NO_CACHE}),
     "HOME is no directory": Circumstance(environment={"HOME": "/dev/null", **NO_CACHE}),
-    "64 descriptors": Circumstance(
-        with_few_descriptors, descriptors=64, files=100, endings=(ROWS_CAME, UNCACHED, TOLD)
-    ),
-    "128 descriptors": Circumstance(
-        with_few_descriptors, descriptors=128, files=300, endings=(ROWS_CAME, UNCACHED, TOLD)
-    ),
+    "64 descriptors": Circumstance(descriptors=64, files=100),
+    "128 descriptors": Circumstance(descriptors=128, files=300),
     "address space": Circumstance(with_little_memory, endings=(ROWS_CAME, REFUSED)),
     "chdir": Circumstance(elsewhere),
     "threads apart": Circumstance(threads_apart),

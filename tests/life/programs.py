@@ -31,6 +31,7 @@ from torch.utils.data import DataLoader
 
 import fastload
 from fastload import CorruptFileError, FastParquetDataset
+from fastload.plan import parts
 from fastload.plan.position import Leg
 from fastload.plan.substitution import NothingReadableError
 from fastload.source import footers
@@ -197,8 +198,13 @@ def run(program):
     with tempfile.TemporaryDirectory() as directory, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         unpacked = 0 if program["packed"] else footers._UNPACKED_BYTES
+        # Prepared rows of a program are several files, unless workers don't inherit the number.
+        part_bytes = 1000 if program["start"] == "fork" else parts._PART_BYTES
         try:
-            with patch.object(footers, "_UNPACKED_BYTES", unpacked):
+            with (
+                patch.object(footers, "_UNPACKED_BYTES", unpacked),
+                patch.object(parts, "_PART_BYTES", part_bytes),
+            ):
                 Life(program, Path(directory)).run()
         except UnreadError:
             return None

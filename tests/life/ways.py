@@ -76,7 +76,7 @@ class Way:
         name: the name in the table.
         options: options of the dataset, beside those that all ways have.
         start: how DataLoader starts its two workers; None = no DataLoader.
-        cached: True if the dataset keeps preprocessed row groups.
+        cached: True if the dataset keeps its rows after `preprocess`.
         mixed: True if a mix of two datasets delivers the rows.
         filtered: True if only rows with an odd `id` are read.
     """

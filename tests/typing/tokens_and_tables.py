@@ -30,7 +30,7 @@ assert_type((documents.split, documents.truncated, documents.dropped), tuple[int
 memory = packed.stats().memory
 assert_type((memory.kept, memory.kept_limit, memory.kept_chunks), tuple[int, int, int])
 numbers = packed.stats()
-assert_type((memory.spare, numbers.uncached_row_groups, numbers.threads), tuple[int, int, int])
+assert_type((memory.spare, numbers.threads), tuple[int, int])
 
 budget = TokenBudget("input_ids", 65536, padded=True, max_rows=256, long="alone")
 print(budget.column, budget.tokens, budget.padded, budget.max_rows, budget.long)

@@ -123,18 +123,6 @@ void BringAhead(int fd, int64_t offset, int64_t bytes) {
   }
 }
 
-void LowerPriority() {
-  // On Linux this is the nice value of one thread. A refusal does no harm.
-  constexpr int kNice = 19;
-  [[maybe_unused]] const int refused =
-      setpriority(PRIO_PROCESS, static_cast<id_t>(ThreadNumber()), kNice);
-}
-
-void FindBlocks(int fd, int64_t offset, int64_t bytes) {
-  // A refusal does no harm: if the disk is full, the write reports the error.
-  [[maybe_unused]] const int refused = fallocate(fd, 0, offset, bytes);
-}
-
 WakeEvent::WakeEvent()
     : read_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), write_fd_(read_fd_) {
   if (read_fd_ < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
@@ -184,10 +172,6 @@ bool IsTouched(void* /*data*/) { return true; }
 bool IsByteCached(int /*fd*/, int64_t /*offset*/) { return false; }
 
 void BringAhead(int /*fd*/, int64_t /*offset*/, int64_t /*bytes*/) {}
-
-void FindBlocks(int /*fd*/, int64_t /*offset*/, int64_t /*bytes*/) {}
-
-void LowerPriority() {}
 
 WakeEvent::WakeEvent() {
   std::array<int, 2> ends{};

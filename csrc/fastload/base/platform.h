@@ -40,10 +40,6 @@ bool IsByteCached(int fd, int64_t offset);
 // Asks the system to read the bytes into its page cache, and does not wait for the bytes.
 void BringAhead(int fd, int64_t offset, int64_t bytes);
 
-// Asks the file system to allocate blocks for bytes that are about to be written, and
-// extends the file accordingly. Writing the bytes is quicker afterwards.
-void FindBlocks(int fd, int64_t offset, int64_t bytes);
-
 // Returns how many files a process may keep open for reading: a part of the descriptors
 // that the system allows, so that most are left for the rest of the program.
 size_t MostOpenFiles();
@@ -56,10 +52,6 @@ int64_t ModifiedNs(const struct stat& status);
 
 // Returns the calling thread's number, equal to Python's threading.get_native_id().
 int64_t ThreadNumber();
-
-// Makes the system prefer other threads to the calling thread, where a thread has a
-// priority of its own.
-void LowerPriority();
 
 // Names the calling thread. Systems keep at least the first 15 letters.
 void NameThread(const std::string& name);

@@ -195,12 +195,6 @@ Status At(const Status& status, const Location& location) {
   return With(status, message, {.kind = std::nullopt, .placed = true});
 }
 
-Status AtRowGroup(ErrorKind kind, std::string message, RowGroupId row_group) {
-  return Status(CodeOf(kind), OneLine(std::move(message)),
-                std::make_shared<ErrorDetail>(ErrorDetail::Members{
-                    .kind = kind, .placed = true, .row_group = row_group}));
-}
-
 std::optional<RowGroupId> RowGroupOf(const Status& status) {
   const ErrorDetail* detail = DetailOf(status);
   return detail == nullptr ? std::nullopt : detail->members().row_group;

@@ -70,9 +70,6 @@ std::optional<int64_t> RowOf(const Status& status);
 // location. Returns an error that has a location, OutOfMemory(), and OK, unchanged.
 Status At(const Status& status, const Location& location);
 
-// Makes an error of a row group whose message already names the location.
-Status AtRowGroup(ErrorKind kind, std::string message, RowGroupId row_group);
-
 // Returns the row group of the location that At added, or nullopt if the location named
 // no row group or no index of a file.
 std::optional<RowGroupId> RowGroupOf(const Status& status);

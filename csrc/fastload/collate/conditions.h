@@ -9,12 +9,11 @@ enum class Condition : uint8_t {
   kWindowOpened,      // the window is one of those whose memory may be open
   kFetchBudget,       // the bytes of the unit have room in the budget of bytes
   kStreamsArrived,    // the first bytes of each column chunk are there
-  kBlocksArrived,     // the cache has brought the blocks of all row groups of the window
   kOrderKnown,        // the order of the window's rows is computed
   kUnitsStaged,       // all staged units of the window have staged their rows
   kBatchesAllocated,  // the parts of the window's batches have their memory
 };
-constexpr int kConditions = 7;
+constexpr int kConditions = 6;
 
 // The name of a condition in a description of a pass: "fetch budget".
 constexpr const char* NameOf(Condition condition) {
@@ -25,8 +24,6 @@ constexpr const char* NameOf(Condition condition) {
       return "fetch budget";
     case Condition::kStreamsArrived:
       return "streams arrived";
-    case Condition::kBlocksArrived:
-      return "blocks arrived";
     case Condition::kOrderKnown:
       return "order known";
     case Condition::kUnitsStaged:

@@ -10,13 +10,12 @@ RowSource::RowSource(std::vector<FileSpec> files, std::shared_ptr<RemoteQueue> r
                      std::vector<ColumnSpec> columns,
                      const std::vector<OutputSpec>& outputs,
                      std::vector<FileSelection> selections, int64_t pool_bytes,
-                     bool verify_crc, std::shared_ptr<DecodedQueue> blocks,
-                     int64_t fill_bytes, int64_t kept_bytes, int64_t dictionary_bytes)
+                     bool verify_crc, int64_t fill_bytes, int64_t kept_bytes,
+                     int64_t dictionary_bytes)
     : verify_crc(verify_crc),
       page_blocks(MakePrivateMemory(), pool_bytes),
       pool(&page_blocks),
       files(std::move(files), std::move(remote)),
-      blocks(std::move(blocks)),
       selections(std::move(selections)),
       columns(std::move(columns)),
       layout(this->columns, outputs),

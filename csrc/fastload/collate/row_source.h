@@ -1,5 +1,5 @@
-// The source of a window's rows: files or blocks, the selected rows, and the columns that
-// the rows become.
+// The source of a window's rows: files, the selected rows, and the columns that the rows
+// become.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,6 @@
 #include "fastload/base/block_memory.h"
 #include "fastload/base/counters.h"
 #include "fastload/base/memory.h"
-#include "fastload/blocks/decoded_queue.h"
 #include "fastload/decode/lists/fill_budget.h"
 #include "fastload/decode/pages/kept_dictionaries.h"
 #include "fastload/decode/pages/kept_pages.h"
@@ -31,16 +30,12 @@ struct RowSource {
   RowSource(std::vector<FileSpec> files, std::shared_ptr<RemoteQueue> remote,
             std::vector<ColumnSpec> columns, const std::vector<OutputSpec>& outputs,
             std::vector<FileSelection> selections, int64_t pool_bytes, bool verify_crc,
-            std::shared_ptr<DecodedQueue> blocks, int64_t fill_bytes, int64_t kept_bytes,
-            int64_t dictionary_bytes);
+            int64_t fill_bytes, int64_t kept_bytes, int64_t dictionary_bytes);
 
   const bool verify_crc;  // check pages that have a checksum
   BlockPool page_blocks;  // of `pool`
   BlockMemory pool;       // memory of decompressed pages and dictionaries
   FileTable files;
-  // The queue of blocks, which hold the selected rows of their row groups. Null: files
-  // are read.
-  const std::shared_ptr<DecodedQueue> blocks;
   const std::vector<FileSelection> selections;  // by file; empty: all rows are selected
   const std::vector<ColumnSpec> columns;
   const Layout layout;

@@ -163,8 +163,6 @@ struct Window {
   std::span<const int64_t> numbers;  // of the plan; see Piece::numbers
   // For each piece, the copies of its row group's rows; empty: each row has one copy.
   std::vector<std::shared_ptr<GroupCopies>> copies;
-  // The block of each piece, if rows come from blocks; else empty.
-  std::vector<DecodedQueue::Block> blocks;
   std::vector<bool> fresh;         // true if the piece begins a column chunk
   std::vector<bool> shared;        // true if several lanes read the piece's row group
   bool continued = false;          // the next window continues the last row group
@@ -306,8 +304,6 @@ class WindowTask {
   // pages stay as they are.
   void KeepPages(size_t column, size_t piece, const WindowChunk& chunk, ChunkInput* input,
                  Cursor* cursor);
-  static Status OpenBlock(const DecodedQueue::Block& block, const ColumnSpec& spec,
-                          RowCopies copies, Cursor* cursor);
   // Opens a reader of the selected rows of a column chunk, and of their copies.
   static Status OpenChunkRows(ChunkInput input, const ColumnSpec& spec, RowBits bits,
                               RowCopies copies, ChunkPages pages, Cursor* cursor);

@@ -1,8 +1,7 @@
-// How a task opens a reader of a column chunk: of kept rows, kept pages, pages from a
-// stream, or a cached block.
+// How a task opens a reader of a column chunk: of kept rows, kept pages, or pages from a
+// stream.
 #include <utility>
 
-#include "fastload/blocks/decoded_reader.h"
 #include "fastload/collate/window.h"
 #include "fastload/decode/chunk_reader.h"
 #include "fastload/decode/constant_reader.h"
@@ -19,15 +18,6 @@ Status WindowTask::OpenCursor(size_t column, size_t piece, size_t chunk_number,
   const Piece& p = window_->pieces[piece];
   const auto file = static_cast<int32_t>(p.file);
   const ColumnSpec& spec = source_->columns[static_cast<size_t>(unit_.columns[column])];
-  const auto hold_copies = [&] {
-    if (!window_->copies.empty()) cursor->copies = window_->copies[piece];
-  };
-  if (source_->blocks != nullptr) {
-    ARROW_RETURN_NOT_OK(
-        OpenBlock(window_->blocks[piece], spec, CopiesOf(*window_, piece), cursor));
-    hold_copies();
-    return Status::OK();
-  }
   if (!spec.HasLeaf(file)) {
     *cursor = Cursor{};
     if (spec.depth > 0) {
@@ -53,7 +43,7 @@ Status WindowTask::OpenCursor(size_t column, size_t piece, size_t chunk_number,
     return Status::OK();
   }
   ARROW_ASSIGN_OR_RAISE(ChunkInput input, OpenPages(column, piece, &chunk, cursor));
-  hold_copies();
+  if (!window_->copies.empty()) cursor->copies = window_->copies[piece];
   const int64_t page_bytes = input.page_bytes;
   const int64_t kept_rows = RowsToKeep(column, piece, page_bytes);
   if (kept_rows == 0) KeepPages(column, piece, chunk, &input, cursor);
@@ -207,28 +197,6 @@ void WindowTask::KeepPages(size_t column, size_t piece, const WindowChunk& chunk
           ? kept.RecordWhole(key, input->levels, input->page_bytes,
                              std::move(input->pages))
           : kept.Record(key, input->levels, input->page_bytes, std::move(input->pages));
-}
-
-Status WindowTask::OpenBlock(const DecodedQueue::Block& block, const ColumnSpec& spec,
-                             RowCopies copies, Cursor* cursor) {
-  *cursor = Cursor{};
-  const RepeatedRows rows{.copies = copies};
-  if (spec.depth > 0) {
-    const auto make = [&](const ColumnSpec* base) {
-      return MakeDecodedNestedReader(block, base);
-    };
-    return MakeRepeatedNestedReader(rows, &spec, make).Value(&cursor->nested);
-  }
-  if (spec.bytes) {
-    const auto make = [&](const ColumnSpec* base) {
-      return MakeDecodedBytesReader(block, base);
-    };
-    return MakeRepeatedBytesReader(rows, &spec, make).Value(&cursor->bytes);
-  }
-  const auto make = [&](const ColumnSpec* base) {
-    return MakeDecodedFixedReader(block, base);
-  };
-  return MakeRepeatedFixedReader(rows, &spec, make).Value(&cursor->fixed);
 }
 
 }  // namespace fastload

@@ -67,7 +67,7 @@ int64_t WindowTask::ExpectedBytes(const ColumnSpec& spec) const {
   for (size_t i = share.first_piece; i < share.end_piece; ++i) {
     const Piece& piece = window_->pieces[i];
     const auto file = static_cast<int32_t>(piece.file);
-    if (source_->blocks != nullptr || !spec.HasLeaf(file)) continue;
+    if (!spec.HasLeaf(file)) continue;
     bytes +=
         ElementBytes(source_->files.spec(file), static_cast<int32_t>(piece.row_group),
                      spec.leaves[static_cast<size_t>(file)], piece.stop - piece.start,

@@ -9,7 +9,6 @@
 
 #include "fastload/base/counters.h"
 #include "fastload/base/spans.h"
-#include "fastload/blocks/decoded_queue.h"
 #include "fastload/collate/packed_rows.h"
 #include "fastload/collate/row_source.h"
 #include "fastload/fetch/remote.h"
@@ -25,13 +24,12 @@ struct Dataset : RowSource {
   Dataset(std::vector<FileSpec> files, std::shared_ptr<RemoteQueue> remote,
           std::vector<ColumnSpec> columns, const std::vector<OutputSpec>& outputs,
           const std::vector<KernelSpec>& kernels, std::vector<FileSelection> selections,
-          int64_t pool_bytes, bool verify_crc,
-          std::shared_ptr<DecodedQueue> blocks = nullptr, int64_t fill_bytes = INT64_MAX,
+          int64_t pool_bytes, bool verify_crc, int64_t fill_bytes = INT64_MAX,
           int64_t kept_bytes = 0, int64_t dictionary_bytes = 0)
       : RowSource(std::move(files), std::move(remote), std::move(columns), outputs,
-                  std::move(selections), pool_bytes, verify_crc, std::move(blocks),
-                  fill_bytes, kept_bytes, dictionary_bytes),
-        kernels(kernels, outputs, layout),
+                  std::move(selections), pool_bytes, verify_crc, fill_bytes, kept_bytes,
+                  dictionary_bytes),
+        kernels(kernels, layout),
         packed(outputs, layout) {}
 
   // Whether a batch takes more work once it is complete.

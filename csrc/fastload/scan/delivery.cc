@@ -217,7 +217,6 @@ void Delivery::FailLocked(int64_t window, Status status) noexcept {
 void Delivery::WakeLocked() {
   ++wakes_;
   ready_.notify_all();
-  if (pass_->options.wakes) pass_->options.wakes->Wake();
 }
 
 void Delivery::WakeForWorkLocked() {

@@ -8,14 +8,19 @@
 
 namespace fastload {
 
-Kernels::Kernels(const std::vector<KernelSpec>& specs,
-                 const std::vector<OutputSpec>& outputs, const Layout& layout) {
+Kernels::Kernels(const std::vector<KernelSpec>& specs, const Layout& layout) {
   for (const KernelSpec& spec : specs) {
     Kernel kernel{.entry = spec.entry,
                   .inputs = {},
                   .outputs = {},
                   .in_place = {},
-                  .seeded = spec.seeded};
+                  .seeded = spec.seeded(),
+                  .file = {},
+                  .row = {}};
+    if (spec.seeded()) {
+      kernel.file = layout.slot(spec.file);
+      kernel.row = layout.slot(spec.row);
+    }
     for (const int32_t input : spec.inputs) kernel.inputs.push_back(layout.slot(input));
     for (const int32_t output : spec.outputs) {
       const auto found = std::ranges::find(spec.inputs, output);
@@ -25,11 +30,6 @@ Kernels::Kernels(const std::vector<KernelSpec>& specs,
                                     : static_cast<int32_t>(found - spec.inputs.begin()));
     }
     kernels_.push_back(std::move(kernel));
-  }
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    if (outputs[i].kind == OutputKind::kFile)
-      file_ = layout.slot(static_cast<int32_t>(i));
-    if (outputs[i].kind == OutputKind::kRow) row_ = layout.slot(static_cast<int32_t>(i));
   }
 }
 
@@ -113,10 +113,10 @@ Result<int32_t> Kernels::Run(uint8_t* base, const Layout::Areas& areas,
                                  " rows, got none");
     }
     if (seeds != nullptr) {
-      const auto* files =
-          reinterpret_cast<const int32_t*>(Layout::Address(base, areas, file_));
+      const auto* files = reinterpret_cast<const int32_t*>(
+          Layout::Address(base, areas, kernels_[k].file));
       const auto* numbers =
-          reinterpret_cast<const int64_t*>(Layout::Address(base, areas, row_));
+          reinterpret_cast<const int64_t*>(Layout::Address(base, areas, kernels_[k].row));
       for (int64_t row = 0; row < rows; ++row) {
         seeds[row] = Fold(Fold(keys[k], static_cast<uint64_t>(files[row])),
                           static_cast<uint64_t>(numbers[row]));
@@ -129,10 +129,6 @@ Result<int32_t> Kernels::Run(uint8_t* base, const Layout::Areas& areas,
 
 Status CheckKernels(const std::vector<KernelSpec>& kernels,
                     const std::vector<OutputSpec>& outputs) {
-  const auto has = [&](OutputKind kind) {
-    return std::ranges::any_of(outputs,
-                               [&](const OutputSpec& o) { return o.kind == kind; });
-  };
   for (size_t k = 0; k < kernels.size(); ++k) {
     const KernelSpec& kernel = kernels[k];
     const auto there = [&](int32_t output) {
@@ -146,7 +142,15 @@ Status CheckKernels(const std::vector<KernelSpec>& kernels,
         !std::ranges::all_of(kernel.outputs, fixed)) {
       return Status::Invalid("Expected outputs of a batch for kernel ", k);
     }
-    if (kernel.seeded && !(has(OutputKind::kFile) && has(OutputKind::kRow))) {
+    // Prepared rows have their places in the source as columns.
+    const auto holds = [&](int32_t output, OutputKind kind, DType dtype) {
+      if (!there(output)) return false;
+      const OutputSpec& spec = outputs[static_cast<size_t>(output)];
+      return spec.kind == kind ||
+             (spec.kind == OutputKind::kColumn && spec.dtype == dtype);
+    };
+    if (kernel.seeded() && !(holds(kernel.file, OutputKind::kFile, DType::kInt32) &&
+                             holds(kernel.row, OutputKind::kRow, DType::kInt64))) {
       return Status::Invalid("Expected files and rows for the seeds of kernel ", k);
     }
   }

@@ -25,14 +25,18 @@ struct KernelSpec {
   // the call. If an output is also an input, the kernel gets a copy of the values as the
   // input.
   std::vector<int32_t> outputs;
-  bool seeded = false;
+  // Indices of the int32 output with each row's file and of the int64 output with the
+  // row's number in the file, from which seeds are made; -1: the kernel takes no seeds.
+  int32_t file = -1;
+  int32_t row = -1;
+
+  bool seeded() const { return file >= 0; }
 };
 
 // All kernels of a dataset, in the order in which they are called. Thread-safe.
 class Kernels {
  public:
-  Kernels(const std::vector<KernelSpec>& specs, const std::vector<OutputSpec>& outputs,
-          const Layout& layout);
+  Kernels(const std::vector<KernelSpec>& specs, const Layout& layout);
 
   bool empty() const { return kernels_.empty(); }
   size_t size() const { return kernels_.size(); }
@@ -50,12 +54,12 @@ class Kernels {
     std::vector<Layout::Slot> outputs;
     std::vector<int32_t> in_place;  // for each output, the input that it replaces, or -1
     bool seeded;
+    Layout::Slot file;  // the rows' files and numbers, if the kernel is seeded
+    Layout::Slot row;
   };
   class Call;
 
   std::vector<Kernel> kernels_;
-  Layout::Slot file_;  // the rows' files and numbers, if kernels are seeded
-  Layout::Slot row_;
 };
 
 // Returns an error unless every kernel's inputs and outputs exist.

@@ -12,7 +12,6 @@
 #include "fastload/base/executor.h"
 #include "fastload/base/memory.h"
 #include "fastload/base/platform.h"
-#include "fastload/blocks/decoded_queue.h"
 #include "fastload/collate/shuffle.h"
 #include "fastload/fetch/fetch.h"
 #include "fastload/plan/read_plan.h"
@@ -33,8 +32,6 @@ struct ScanOptions {
   int64_t hole_bytes = 64 << 10;    // that a request reads along
   // The most whole batches of a window that share a block until they are handed out.
   int64_t run_batches = 1;
-  std::shared_ptr<DecodedQueue>
-      wakes;  // when Next may have something, for who makes blocks
   // Of each kernel, what the seeds of rows are made of.
   std::vector<uint64_t> kernel_keys;
 };

@@ -23,8 +23,8 @@ Pipeline::Pipeline(std::vector<FileSpec> files, std::vector<ColumnSpec> columns,
               options.fetch_memory_bytes + options.kept_memory_bytes),
       dataset_(std::move(files), std::move(options.remote), std::move(columns), outputs,
                options.kernels, std::move(selections), options.fetch_memory_bytes,
-               options.verify_crc, std::move(options.blocks), options.fill_memory_bytes,
-               options.kept_memory_bytes, options.dictionary_bytes),
+               options.verify_crc, options.fill_memory_bytes, options.kept_memory_bytes,
+               options.dictionary_bytes),
       batches_(
           options.batch_source ? std::move(options.batch_source) : MakePrivateMemory(),
           options.batch_memory_bytes),
@@ -112,9 +112,8 @@ void Pipeline::Close() noexcept {
   for (const auto& weak : scans) {
     if (auto scan = weak.lock()) scan->Close();
   }
-  // Close the queues first, because tasks wait for what clients bring.
+  // Close the queue first, because tasks wait for what the client brings.
   if (auto* const remote = dataset_.files.remote()) remote->Close();
-  if (dataset_.blocks) dataset_.blocks->Close();
   // Queued tasks of cancelled scans do nothing. The CPU pool is closed first: its tasks
   // may wait for reads, and even request reads, while a closed scan's reads submit no new
   // tasks.

@@ -47,9 +47,6 @@ struct PipelineOptions {
   // The queue through which a client brings the bytes of remote files; null: all files
   // are local.
   std::shared_ptr<RemoteQueue> remote;
-  // The queue of the cache from whose blocks rows come instead of from files; null: no
-  // cache.
-  std::shared_ptr<DecodedQueue> blocks;
   // Called on each batch.
   std::vector<KernelSpec> kernels;
   // The source of the memory of batches; null: private memory.
@@ -85,7 +82,6 @@ class Pipeline {
   // Returns, for each unit of a Span, the name of its column or of its first column.
   std::vector<std::string> UnitNames() const;
 
-  const Layout& layout() const { return dataset_.layout; }
   const Counters& counters() const { return dataset_.counters; }
   const Counters& counters_ahead() const { return dataset_.counters_ahead; }
   BlockPool::Stats batch_memory() const { return batches_.stats(); }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <limits>
-#include <map>
 #include <utility>
 
 #include "fastload/decode/pages/chunk_open.h"
@@ -186,54 +185,9 @@ void Scan::Prepare(const std::shared_ptr<Window>& window) {
     }
     schedule_.Prepared(window);
     opened = window->opened;
-  }
-  // In plan order, too: the next window is prepared from here on.
-  if (pass_.dataset->blocks != nullptr) AskForBlocks(window);
-  {
-    const Lock lock(this, By::kTask);
     schedule_.PrepareNext();
   }
   if (opened) Open(window);
-}
-
-void Scan::AskForBlocks(const std::shared_ptr<Window>& window) {
-  std::map<DecodedQueue::Key, std::vector<size_t>> pieces;
-  for (size_t p = 0; p < window->pieces.size(); ++p) {
-    const Piece& piece = window->pieces[p];
-    pieces[{static_cast<int32_t>(piece.file), static_cast<int32_t>(piece.row_group)}]
-        .push_back(p);
-  }
-  window->blocks.resize(window->pieces.size());
-  {
-    std::lock_guard lock(mutex_);
-    for (const auto& [key, of_key] : pieces) schedule_.AwaitBlock(key);
-  }
-  const auto left = std::make_shared<size_t>(pieces.size());
-  // In plan order: what comes first is made first.
-  std::vector<DecodedQueue::Key> keys;
-  keys.reserve(pieces.size());
-  for (const auto& [key, of_key] : pieces) keys.push_back(key);
-  std::ranges::sort(keys, {}, [&](const auto& key) { return pieces[key].front(); });
-  for (const DecodedQueue::Key& key : keys) {
-    pass_.dataset->blocks->Ask(
-        key, [self = shared_from_this(), window, left, key,
-              of_key = pieces[key]](const Result<DecodedQueue::Block>& block) {
-          self->Attempt([&] {
-            const Lock lock(self.get(), By::kOther);
-            self->schedule_.BlockArrived(key);
-            if (*self->pass_.cancelled) return;
-            if (!block.ok()) {
-              return self->delivery_.FailLocked(window->index, block.status());
-            }
-            for (size_t p : of_key) window->blocks[p] = *block;
-            if (--*left == 0) {
-              self->schedule_.MetByAll(window, Condition::kBlocksArrived);
-            }
-            self->schedule_.OpenWindows();
-            self->delivery_.WakeForWorkLocked();
-          });
-        });
-  }
 }
 
 void Scan::StartStreams(const std::shared_ptr<Window>& window, int32_t unit) {
@@ -441,7 +395,6 @@ void Scan::AddPartsLocked(const std::shared_ptr<Window>& window, std::span<Part>
 void Scan::FilledLocked(const std::shared_ptr<Window>& window) {
   window->order = RowOrder{};
   window->before.reset();
-  window->blocks.clear();
   if (pass_.plan.shuffled) spare_shuffles_.push_back(std::move(window->shuffle));
   if (window->undelivered == 0) Delivered(window);
 }

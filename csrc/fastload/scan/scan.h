@@ -129,8 +129,6 @@ class Scan : public std::enable_shared_from_this<Scan>,
   // How much of the options this scan may use.
   void Allow(int64_t windows, int64_t bytes);
   void Prepare(const std::shared_ptr<Window>& window);
-  // Asks for the blocks of a window, whose units wait for them.
-  void AskForBlocks(const std::shared_ptr<Window>& window);
   // Lets an opened, prepared window be decoded.
   void Open(const std::shared_ptr<Window>& window);
   // Submits tasks, in groups. What is thrown fails the pass. kOther: mutex_ is held.

@@ -58,13 +58,6 @@ int64_t WindowSchedule::Opened() const {
 bool WindowSchedule::LooksAhead() const {
   // Stripes of a row group that is there cost a little memory each, and no bytes.
   constexpr size_t kMostWindows = 256;
-  if (const auto& blocks = pass_->dataset->blocks) {
-    // Enough that whoever makes them is never without work; they are made in any case.
-    const int64_t at_once = blocks->at_once();
-    const auto awaited = static_cast<int64_t>(awaited_blocks_.size());
-    return allowed_windows_ > 0 && awaited < 2 * at_once &&
-           static_cast<int64_t>(open_.size()) < allowed_windows_ + 4 * at_once;
-  }
   return fetches_ && !HasRequests() && fetched_bytes_ < allowed_bytes_ &&
          open_.size() < kMostWindows;
 }
@@ -106,7 +99,6 @@ void WindowSchedule::Prepared(const std::shared_ptr<Window>& window) {
     if (!IsOrderless(spec)) unit.waits_for.Add(Condition::kOrderKnown);
     if (!spec.staged()) unit.waits_for.Add(Condition::kBatchesAllocated);
     if (spec.columns.empty()) continue;
-    if (pass_->dataset->blocks != nullptr) unit.waits_for.Add(Condition::kBlocksArrived);
     unit.held = w.before && !w.before->units[u].carried;
     if (!unit.reads_bytes) continue;
     unit.waits_for.Add(Condition::kFetchBudget);
@@ -125,13 +117,6 @@ void WindowSchedule::NotPrepared(const std::shared_ptr<Window>& window) {
 void WindowSchedule::PrepareNext() {
   preparing_ = false;
   OpenWindows();
-}
-
-void WindowSchedule::AwaitBlock(DecodedQueue::Key key) { ++awaited_blocks_[key]; }
-
-void WindowSchedule::BlockArrived(DecodedQueue::Key key) {
-  const auto awaited = awaited_blocks_.find(key);
-  if (--awaited->second == 0) awaited_blocks_.erase(awaited);
 }
 
 void WindowSchedule::Close(const std::shared_ptr<Window>& window) {

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "fastload/blocks/decoded_queue.h"
 #include "fastload/collate/conditions.h"
 #include "fastload/collate/window.h"
 #include "fastload/scan/delivery.h"
@@ -57,10 +56,6 @@ class WindowSchedule {
   void NotPrepared(const std::shared_ptr<Window>& window);
   // The next window may be prepared: this one has asked for all that it needs.
   void PrepareNext();
-
-  // A block is asked for by a window; it is there, for one of those that asked for it.
-  void AwaitBlock(DecodedQueue::Key key);
-  void BlockArrived(DecodedQueue::Key key);
 
   // A condition of one unit, or of all units of the window, has come true. Does nothing
   // for units that don't wait for it.
@@ -127,10 +122,8 @@ class WindowSchedule {
   std::vector<Request> requests_;
   size_t next_request_ = 0;
   int64_t fetched_bytes_ = 0;  // bytes that admitted units and carried cursors may hold
-  // That were asked for, and how many windows wait for each.
-  std::map<DecodedQueue::Key, int64_t> awaited_blocks_;
-  bool fetches_ = false;  // not all bytes of the windows so far were at hand
-  int64_t admitted_ = 0;  // units admitted and not decoded yet
+  bool fetches_ = false;       // not all bytes of the windows so far were at hand
+  int64_t admitted_ = 0;       // units admitted and not decoded yet
   // Of each lane, if the lane's next window goes on from it.
   std::vector<std::shared_ptr<Window>> last_prepared_;
 };

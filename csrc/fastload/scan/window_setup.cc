@@ -225,10 +225,8 @@ void SetUpWindow(const Pass& pass, Window* window) {
     w.copies.push_back(pass.copies->Of(counts));
   }
   const auto goes_on = [&](const Piece& before, const Piece& now) {
-    // To begin in the middle of a block costs nothing.
-    return pass.dataset->blocks == nullptr && now.numbers < 0 &&
-           before.file == now.file && before.row_group == now.row_group &&
-           now.start >= before.stop;
+    return now.numbers < 0 && before.file == now.file &&
+           before.row_group == now.row_group && now.start >= before.stop;
   };
   const int64_t before = pass.lanes.Before(w.index);
   w.first = before < 0;
@@ -291,22 +289,19 @@ void SetUpWindow(const Pass& pass, Window* window) {
 }
 
 Status MakeStreams(const Pass& pass, Window* window) {
-  // Those of a dataset of blocks come from the cache.
-  if (pass.dataset->blocks == nullptr) {
-    const auto indexes = AskForIndexes(pass, *window);
-    SeenCached seen_cached(window->pieces.size());
-    for (size_t u = 0; u < window->units.size(); ++u) {
-      ARROW_RETURN_NOT_OK(
-          MakeUnitStreams(pass, window, static_cast<int32_t>(u), indexes, &seen_cached));
-    }
-    const auto keeps = [](const WindowUnit& unit) {
-      return std::ranges::any_of(unit.chunks, [](const WindowChunk& chunk) {
-        return chunk.kept != nullptr || chunk.kept_rows != nullptr;
-      });
-    };
-    if (std::ranges::any_of(window->units, keeps)) {
-      ARROW_RETURN_NOT_OK(CheckFiles(pass, *window));
-    }
+  const auto indexes = AskForIndexes(pass, *window);
+  SeenCached seen_cached(window->pieces.size());
+  for (size_t u = 0; u < window->units.size(); ++u) {
+    ARROW_RETURN_NOT_OK(
+        MakeUnitStreams(pass, window, static_cast<int32_t>(u), indexes, &seen_cached));
+  }
+  const auto keeps = [](const WindowUnit& unit) {
+    return std::ranges::any_of(unit.chunks, [](const WindowChunk& chunk) {
+      return chunk.kept != nullptr || chunk.kept_rows != nullptr;
+    });
+  };
+  if (std::ranges::any_of(window->units, keeps)) {
+    ARROW_RETURN_NOT_OK(CheckFiles(pass, *window));
   }
   if (pass.dataset->files.remote() != nullptr) MakeRemoteStreams(pass, window);
   return Status::OK();

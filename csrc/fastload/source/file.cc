@@ -35,7 +35,8 @@ Status StatError(const std::string& path) {
 
 Result<std::shared_ptr<LocalFile>> LocalFile::Open(const FileSpec& spec) {
   std::shared_ptr<LocalFile> file(new LocalFile(spec));
-  file->fd_ = open(spec.path.c_str(), O_RDONLY | O_CLOEXEC);
+  // A pipe in the place of the file is no file, and is not waited for.
+  file->fd_ = open(spec.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file->fd_ < 0) return OpenError(spec.path);
   struct stat now{};
   if (fstat(file->fd_, &now) != 0) return StatError(spec.path);

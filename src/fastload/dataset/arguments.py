@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from fastload.runtime.disk.cache import cache_of
 from fastload.schema.columns import check_choice
 from fastload.schema.packs import Pack, TokenBudget
 from fastload.source.stores.io import IO
@@ -229,7 +230,7 @@ def _no_skip(what: str) -> ValueError:
     )
 
 
-def refuse_beside_tokens(arguments: Mapping[str, object]) -> None:
+def refuse_beside_tokens(arguments: Mapping[str, Any]) -> None:
     """Refuse arguments that do not go with `pack` and `TokenBudget`.
 
     Args:
@@ -249,12 +250,17 @@ def refuse_beside_tokens(arguments: Mapping[str, object]) -> None:
         )
     if arguments["on_error"] == "skip":
         raise _no_skip(what)
-    for name in ("preprocess", "augment"):
-        if pack is not None and arguments[name] is not None:
-            raise ValueError(
-                f"Expected no {name} beside pack, got {arguments[name]!r}: tokens are packed as "
-                "they are stored; call functions of packed batches in the training loop"
-            )
+    kept = cache_of(arguments["cache"])
+    if pack is not None and arguments["preprocess"] is not None and not (kept and kept.prepared):
+        raise ValueError(
+            f"Expected cache= beside pack and preprocess, got {kept}: pass cache=directory, where "
+            "the rows after preprocess are kept, and from where they are packed"
+        )
+    if pack is not None and arguments["augment"] is not None:
+        raise ValueError(
+            f"Expected no augment beside pack, got {arguments['augment']!r}: call functions of "
+            "packed batches in the training loop"
+        )
 
 
 _BATCH_SIZE = 1024  # the default

@@ -6,7 +6,6 @@ import contextlib
 import inspect
 import secrets
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from torch.utils.data import get_worker_info
@@ -23,10 +22,13 @@ from fastload.dataset.arguments import (
 )
 from fastload.dataset.describe import Description
 from fastload.dataset.lookup import RowsByIndex, RowTaker, head
+from fastload.dataset.opening import OpenedSource, PlannedOutputs, order_of
 from fastload.dataset.passes.epoch_iterator import EpochIterator
 from fastload.dataset.passes.feed import weakly
 from fastload.dataset.passes.next_pass import LookAhead, NextPass
 from fastload.dataset.passes.open_feed import FeedFactory
+from fastload.dataset.preparing.composed import composed_source
+from fastload.dataset.preparing.prepared import PreparedRows
 from fastload.dataset.process_engine import ProcessEngine
 from fastload.dataset.ranks import Rank, rank_of, resolve_rank
 from fastload.dataset.resumable import Resumable
@@ -36,15 +38,12 @@ from fastload.dataset.trace import CAPACITY, Trace, recorded
 from fastload.dataset.warm import warm
 from fastload.dataset.weights import DatasetWeights
 from fastload.engine.budget import resolve_window
-from fastload.engine.cache.cache import DecodedCache
 from fastload.engine.first_rows import fields_after, first_rows
 from fastload.engine.stats import NO_MEMORY, Stats, stats_of
-from fastload.plan.options import Options, Uneven
 from fastload.plan.position import Position
 from fastload.plan.sequence import choose_window, rows_of_share
 from fastload.plan.units.canonical import row_units, slice_options
 from fastload.plan.units.weighted import UnknownWeights
-from fastload.rows.predicate import Predicate, parse_filters, parse_split
 from fastload.rows.selection import EpochRows
 from fastload.rows.skip_report import SkipReport
 from fastload.rows.values.tokens import (
@@ -53,7 +52,6 @@ from fastload.rows.values.tokens import (
     long_documents,
     options_by_tokens,
     rows_of_batch,
-    text_of,
     text_of_batches,
     token_units,
 )
@@ -61,16 +59,16 @@ from fastload.runtime.digest import digest
 from fastload.runtime.disk.cache import Cache, cache_of
 from fastload.runtime.hints import missing_attribute, with_hints
 from fastload.runtime.native import core
+from fastload.runtime.progress import showing
 from fastload.runtime.tracing import untraced
 from fastload.runtime.units import counted, parse_bytes
 from fastload.runtime.user_warnings import warn
 from fastload.schema.fields import Schema
-from fastload.schema.packs import Pack, TokenBudget, columns_of_pack, packed
+from fastload.schema.packs import Pack, TokenBudget
 from fastload.schema.projection import plan_columns
-from fastload.source.source import Source
 from fastload.source.stores.io import IO
 from fastload.source.stores.stores import Stores
-from fastload.steps.kernel_plan import extra_outputs, plan_kernels
+from fastload.steps.kernel_plan import extra_outputs
 from fastload.steps.steps import Steps
 
 if TYPE_CHECKING:
@@ -84,7 +82,7 @@ if TYPE_CHECKING:
     from fastload.dataset.lookup import Indices
     from fastload.dataset.preparing.preparation import Preparation
     from fastload.engine.engine import Engine
-    from fastload.plan.options import Window
+    from fastload.plan.options import Options, Uneven, Window
     from fastload.plan.steps import StepOfLeg
     from fastload.plan.units.units import Units
     from fastload.rows.predicate import Filters, SplitArgument
@@ -92,7 +90,6 @@ if TYPE_CHECKING:
     from fastload.schema.projection import Columns, Nulls, OutputPlan
     from fastload.source.files import PathLike
     from fastload.source.source import SourceArgument
-    from fastload.source.tables.table import Table, TableFile
     from fastload.steps.steps import Augment, Preprocess
 
 __all__ = ["FastParquetDataset"]
@@ -102,15 +99,6 @@ _OF_DOCUMENTS = "of documents, not packed"
 # A window of more shares of a rank, and of more bytes, costs so much that the user is told.
 _MANY_SHARES = 4
 _LARGE_WINDOW = 16 << 20
-
-
-def _pruned(filters: Any, table: Table) -> Sequence[TableFile]:
-    """Return the files of a table that may have rows that filters keep."""
-    if filters is None:
-        return table.files
-    from fastload.rows.filter_schema import prune_files
-
-    return prune_files(table, filters)
 
 
 class FastParquetDataset(Resumable):
@@ -191,7 +179,8 @@ class FastParquetDataset(Resumable):
             come before the kernel. A block is a dict of the outputs of `columns`: numpy arrays
             (B, ...) that share the batch's memory, and Raggeds; a bfloat16 output is a tensor,
             because numpy lacks bfloat16. A function returns the block, or a mapping of outputs to
-            add or replace; each output is a numpy array, tensor or Ragged of as many rows. An
+            add or replace; each output is a numpy array, tensor or Ragged of as many rows (with
+            `cache`, of more or fewer rows). An
             output that the function deletes from the block is gone. Which rows form a block is
             not defined, so the result for a row must not depend on other rows.
         augment: Random steps, drawn again in each epoch: one function or kernel, or a list.
@@ -202,16 +191,15 @@ class FastParquetDataset(Resumable):
             the function's index in the list.
         cache: Where to keep what was read and computed: a directory, a `Cache`, or None.
             `Cache(directory, max_bytes=...)` limits the size. All processes of this user on the
-            node share the directory. The cache keeps the bytes read from remote files, and the
-            rows of row groups after `preprocess`; from the second pass on, these rows are not
-            read, decoded or computed again. An entry is valid for one version of the files, one
-            choice of columns, and the code of `preprocess` with everything that this code refers
-            to. While the cache is being filled, callables run on a separate thread, on blocks of
-            row groups. Every output must keep the dtype and shape it has in the first
-            rows. Row groups wait in memory, a part of `memory_budget`, until they are written;
-            if the disk is too slow, some are not kept, and the next pass tries again. If an
-            output cannot be stored, or `memory_budget` is too small, a warning says
-            why, and rows are read and computed on every pass.
+            node share the directory. The cache keeps the bytes read from remote files. With
+            `preprocess`, the first pass begins by writing all rows after these steps to Parquet
+            files, and passes read these rows. They are valid for one version of the files, one
+            choice of columns and rows, and the code of `preprocess` with everything that this code
+            refers to. Every output must keep the dtype and shape that it has in the first rows. If
+            the rows cannot be written, a warning says why, and rows are read and computed on every
+            pass. Functions of blocks may return more or fewer rows than they get, if they do so
+            with the first 16 rows; the rows are then written when the dataset is made, and
+            `num_rows`, `files` and all options of the order count them.
         threads: Number of threads of the core; None chooses it, 0 starts no thread.
             None divides the cores that this process may use among the ranks of this machine
             (LOCAL_WORLD_SIZE, or MPI's variable) and the DataLoader's workers. With 0, the thread
@@ -332,14 +320,15 @@ class FastParquetDataset(Resumable):
         weights: Weights | None = None,
     ) -> None:
         check_arguments(locals())
-        budget = batch_size if isinstance(batch_size, TokenBudget) else None
-        by_tokens = pack or budget
+        super().__init__(Position(seed, 0, ()))
+        # 1. The order, before any file is opened, so that a wrong argument raises at once.
+        by_tokens = pack or (batch_size if isinstance(batch_size, TokenBudget) else None)
         if by_tokens is not None:
             refuse_beside_tokens(locals())
-        super().__init__(Position(seed, 0, ()))
-        self._batch_size = 0 if isinstance(batch_size, TokenBudget) else batch_size
         self._by_tokens = by_tokens
         io, memory_budget = io or IO(), parse_bytes(memory_budget)
+        skips, padded = on_error == "skip", uneven == "pad"
+        self._batch_size = batch_size if isinstance(batch_size, int) else 0
         self._rows_of_batch = 0  # rows of a batch that has no fixed number of them; 0 = it has
         self._buffers = 1  # as in `ProcessEngine`
         self._window_given = shuffle_window
@@ -348,90 +337,45 @@ class FastParquetDataset(Resumable):
         self._rank: Rank | None = None
         if mesh is not None or rank is not None or world_size is not None:
             self._rank = rank_of(mesh, rank, world_size)
-        slices = None
-        if global_batch_size is not None or canonical_ranks is not None:
-            world = self._resolved_rank().world
-            slices = canonical_ranks or world
-            # With a TokenBudget, a step has one budget of each slice.
-            global_batch_size = global_batch_size or slices
-            check_slices(global_batch_size, slices, of_ranks=canonical_ranks is None)
-            self._batch_size = global_batch_size // world
+        slices, step_rows = self._slices(global_batch_size, canonical_ranks)
         check_packed(pack, self._batch_size)
-        # Options checks its arguments here, before any file is opened, so that a wrong argument
-        # raises at once.
-        self._options = Options(
-            batch_size=global_batch_size or self._batch_size or 1,
-            canonical_ranks=slices,
-            shuffle=shuffle,
-            seed=seed,
-            drop_last=drop_last,
-            uneven=uneven,
-            limit=limit,
-            offset=offset,
-            pack=None if pack is None else text_of(pack),
-            budget=None if budget is None else text_of(budget),
-        )
+        self._options: Options = order_of(locals(), step_rows or self._batch_size or 1, slices)
+
+        # 2. Steps that change what the rows are: the dataset reads the rows after these steps.
+        self._composed = composed_source(FastParquetDataset, locals())
+        if self._composed is not None:
+            source, cache = self._composed.files, self._composed.cache
+            columns = filters = split = preprocess = filesystem = storage_options = None
+            exclude = ()
+
+        # 3. The source, and the outputs.
         self._provenance = provenance
         self._steps = Steps(preprocess, augment, provenance=provenance)
         # `take` does not call `augment`.
         self._lasting_steps = Steps(preprocess, None, provenance=provenance)
-        self._taker: RowTaker | None = None
-        self._schema: Schema | None = None  # after the steps; None until first asked for
-        filters = parse_filters(filters)
-        checked_split = parse_split(split)
         kept = cache_of(cache)
         storage = Stores(filesystem, storage_options, io, kept)
-        self._source = Source.open(source, storage, partial(_pruned, filters))
-        self._predicate = Predicate()
-        selects = filters is not None or checked_split is not None or self._source.has_deletes
-        if selects:
-            from fastload.rows.filter_schema import FilterSchema
-
-            filter_schema = FilterSchema.of(self._source)
-            self._predicate = filter_schema.predicate(filters, checked_split)
-        if pack is not None:
-            columns = columns_of_pack(pack, columns)
-        # Nulls raise during iteration if some rows are left out, which may be theirs.
-        self._projection = plan_columns(
-            self._source,
+        opened = OpenedSource.of(source, storage, filters, split)
+        self._source, self._predicate = opened.source, opened.predicate
+        planned = PlannedOutputs.of(
+            opened,
             columns,
-            exclude=exclude,
-            nulls=nulls,
-            check_nulls=not selects,
+            exclude,
+            nulls,
+            self._steps,
+            pack,
+            provenance=provenance,
+            padded=padded,
         )
+        self._lists, self._projection, self._outputs = planned[:3]
         self._columns = (columns, tuple(exclude))
         self._nulls: Nulls = nulls
-        self._steps.check_inputs(output.name for output in self._projection.outputs)
-        self._lists = self._projection
-        extra = self._extra_outputs(self._steps)
-        if pack is None:
-            self._outputs, kernels = plan_kernels(self._steps, self._projection.outputs, extra)
-            of_rows = self._outputs[len(self._projection.outputs) :]
-            extra_bytes = sum(output.field.item_bytes for output in of_rows)
-        else:
-            padded = uneven == "pad"
-            self._projection, extra = packed(
-                self._projection, pack, provenance=provenance, padded=padded
-            )
-            self._outputs, kernels = (*self._projection.outputs, *extra), ()
-            extra_bytes = 0
-        blocks = None
-        # Packed rows are made of lists as they are stored: nothing is decoded into blocks.
-        if kept is not None and kept.decoded and pack is None:
-            blocks = DecodedCache(
-                kept,
-                self._source,
-                self._projection,
-                self._steps,
-                padded=uneven == "pad",
-                provenance=provenance,
-            )
-        self._report = SkipReport() if on_error == "skip" else None
-        self._rows = EpochRows(
-            self._source,
-            (filter_schema, self._predicate) if selects else None,
-            self._report,
-        )
+        self._taker: RowTaker | None = None
+        self._schema: Schema | None = None  # after the steps; None until first asked for
+
+        # 4. The rows, and the passes over them.
+        self._report = SkipReport() if skips else None
+        self._rows = EpochRows(self._source, opened.chooses, self._report)
         most_rows = resolve_window(shuffle_window, self._projection.row_bytes)
         self._options = replace(self._options, shuffle_window=most_rows)
         if by_tokens is not None:
@@ -442,38 +386,57 @@ class FastParquetDataset(Resumable):
                 self._source, self._rows, io, memory_budget, weights, self._epochs
             )
         self._units = self._planned(io, memory_budget)
+        identity = digest(self._predicate.digest, str(io.verify_crc))
+        self._prepared = PreparedRows.of(
+            kept, self._steps, identity, provenance=provenance, padded=padded, skips=skips
+        )
         # Rows of a window are packed, and batches are padded, together: without shuffle, too.
-        in_windows = shuffle or pack is not None or (budget is not None and budget.padded)
+        in_windows = shuffle or pack is not None or getattr(by_tokens, "padded", False)
         self._engines = ProcessEngine(
             source=self._source,
             projection=self._projection,
             outputs=self._outputs,
-            extra_bytes=extra_bytes,
-            kernels=kernels,
+            extra_bytes=planned.extra_bytes,
+            kernels=planned.kernels,
             rows=self._rows,
             options=self._options,
             window=self._options.shuffle_window if in_windows else None,
             batch_rows=self._batch_rows,
             buffers=self._buffers,
-            fixed_stripes=self._report is not None,
+            fixed_stripes=skips,
             io=io,
             threads=threads,
             memory_budget=memory_budget,
             prefetch=prefetch,
             pin_memory=pin_memory,
             dataset=secrets.token_hex(8),
-            blocks=blocks,
+            prepared=self._prepared,
         )
         self._feeds = FeedFactory(
             engines=self._engines,
             units=self._units,
             steps=self._steps or None,
             report=self._report,
+            composed=self._composed is not None,
         )
         self._ahead = LookAhead()
         self._settles_window = in_windows
         self._settle_window()
         self._engines.budget(workers=1)  # raises at once if memory_budget is too small
+
+    def _slices(
+        self, global_batch_size: int | None, canonical_ranks: int | None
+    ) -> tuple[int | None, int]:
+        """Return the number of canonical slices, and the rows of a step; (None, 0) = no slices."""
+        if global_batch_size is None and canonical_ranks is None:
+            return None, 0
+        world = self._resolved_rank().world
+        slices = canonical_ranks or world
+        # With a TokenBudget, a step has one budget of each slice.
+        step_rows = global_batch_size or slices
+        check_slices(step_rows, slices, of_ranks=canonical_ranks is None)
+        self._batch_size = step_rows // world
+        return slices, step_rows
 
     @property
     def schema(self) -> Schema:
@@ -721,6 +684,10 @@ class FastParquetDataset(Resumable):
             since_ns: time at which the first share began; None = now.
         """
         self._expect_open()
+        if self._composed is not None:  # the rows were prepared when the dataset was made
+            with showing(progress) as show:
+                show(self.num_rows, self.num_rows)
+            return
         engines, options = self._engines, self._options
         # Which rows are a rank's differs from epoch to epoch, or depends on all lengths.
         if self._by_tokens is not None:
@@ -729,7 +696,7 @@ class FastParquetDataset(Resumable):
             options = replace(options, shuffle=True)
         if isinstance(self._by_tokens, Pack):
             engines = replace(engines, projection=self._lists, outputs=self._lists.outputs)
-        warm(engines, options, self._resolved_rank(), progress, share, since_ns)
+        warm(engines, self._prepared, options, self._resolved_rank(), progress, share, since_ns)
 
     def close(self) -> None:
         """End the pass and the threads, close the files, and free the kept pages. Idempotent.
@@ -744,6 +711,8 @@ class FastParquetDataset(Resumable):
         if self._engine is not None:
             self._engine.close()
         self._source.storage.close()
+        if self._composed is not None:
+            self._composed.folder.close()
 
     if not TYPE_CHECKING:  # type checkers refuse unknown attributes themselves
 

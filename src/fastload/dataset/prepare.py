@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from fastload.dataset.dataset import FastParquetDataset
+from fastload.dataset.preparing.folder import Folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,5 +62,8 @@ def prepare(
     if type(jobs) is not int or jobs < 1:
         raise ValueError(f"Expected jobs as an int of at least 1, got {jobs!r}")
     path = os.fspath(path)
-    dataset._preparation().write(path, jobs, progress)  # noqa: SLF001 - of this package
+    preparation = dataset._preparation()  # noqa: SLF001 - of this package
+    options = preparation.engines.source.storage.options
+    folder = Folder(path, preparation.key(), options)
+    preparation.write(folder, progress, jobs=jobs)
     return path

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from torch.utils.data import get_worker_info
 
 from fastload.batch.pinned_memory import memory_of_batches
 from fastload.batch.transport import Destination
 from fastload.engine.budget import Budget, divide_budget, work_units
-from fastload.engine.cache.block_engine import BlockArguments, BlockEngine
 from fastload.engine.engine import Engine
+from fastload.engine.prepared_engine import PreparedEngine
 from fastload.runtime.cores import RankCores
 from fastload.runtime.user_warnings import warn
 from fastload.steps.kernel_plan import plan_kernels
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fastload.batch.pinned_memory import PinnedMemory
-    from fastload.engine.cache.cache import DecodedCache
-    from fastload.engine.cache.maker import BlockMaker
+    from fastload.errors import FastloadError
     from fastload.plan.options import Options
     from fastload.rows.selection import EpochRows
     from fastload.runtime.native import core
@@ -37,6 +35,33 @@ __all__ = ["ProcessEngine"]
 
 # For a request of fewer bytes, the round trip takes longer than the transfer.
 _FEW_BYTES = 1 << 20
+
+
+class Prepared(Protocol):
+    """The prepared rows of a dataset, as `PreparedRows` implements them."""
+
+    @property
+    def usable(self) -> bool:
+        """True unless this process has found that it can't use prepared rows."""
+
+    @property
+    def steps_s(self) -> float:
+        """Seconds that the consumer of prepared rows has waited for steps."""
+
+    def code(self) -> str:
+        """Return a digest of the steps' code, with the values to which the code refers now."""
+
+    def engine(
+        self,
+        engines: ProcessEngine,
+        workers: int,
+        allocate: PinnedMemory | None,
+        home: Destination | None,
+    ) -> PreparedEngine | None:
+        """Make the engine that reads prepared rows in this process, once all rows are prepared."""
+
+    def mend(self, engine: PreparedEngine, error: FastloadError) -> None:
+        """Remove the file in which a pass has found damage."""
 
 
 @dataclass(kw_only=True)
@@ -61,9 +86,9 @@ class ProcessEngine:
         prefetch: as in `FastParquetDataset`.
         pin_memory: as in `FastParquetDataset`.
         dataset: an identifier of the dataset, the same in worker processes.
-        blocks: the decoded tier of the dataset's cache; None = no such tier.
+        prepared: the prepared rows in the dataset's cache; None = there are none.
         current: the engine of this process, or after a fork of the parent; None = not made yet.
-        made_for: the `window` of `current`, and the digest of the code whose results it has cached.
+        made_for: the `window` of `current`, and the digest of the code that prepared its rows.
         span_capacity: capacity of the span recorder of `current`; 0 = the recorder is off.
         traced_by: number of the process that records spans; 0 = none does.
         cores: the cores that this process shares with other processes.
@@ -87,7 +112,7 @@ class ProcessEngine:
     prefetch: int
     pin_memory: bool | Literal["auto"]
     dataset: str
-    blocks: DecodedCache | None
+    prepared: Prepared | None
     current: Engine | None = None
     made_for: tuple[int | None, str] | None = None
     span_capacity: int = 0
@@ -97,15 +122,17 @@ class ProcessEngine:
 
     def of_process(self, workers: int) -> Engine:
         """Return the engine of this process, one of `workers`; the first call makes the engine."""
-        of_blocks = self.blocks is not None and self.blocks.usable
-        code = self.blocks.code() if self.blocks is not None and of_blocks else ""
+        prepared = self.prepared if self.prepared is not None and self.prepared.usable else None
+        code = "" if prepared is None else prepared.code()
         if self.current is not None and self.current.mine:
-            same = of_blocks == isinstance(self.current, BlockEngine)
+            same = prepared is None or isinstance(self.current, PreparedEngine)
             if same and self.made_for == (self.window, code):
                 return self.current
             self.current.close()
         self.made_for = self.window, code
-        made = self._of_blocks(workers) if of_blocks else None
+        made = None
+        if prepared is not None:
+            made = prepared.engine(self, workers, *self.batch_memory())
         self.current = made or self.another(workers, *self.batch_memory(), keeps=True)
         if made is None:
             self._warn_of_small_reads(self.current.budget)
@@ -116,16 +143,8 @@ class ProcessEngine:
 
     @property
     def steps_s(self) -> float:
-        """Seconds that the consumer of cached row groups has waited for steps."""
-        return 0.0 if self.blocks is None else self.blocks.steps_s
-
-    def block_maker(self) -> BlockMaker | None:
-        """Return the maker of cached row groups in this process; None if nothing can be cached.
-
-        Raises:
-            Exception: the error of a step on the first rows.
-        """
-        return None if self.blocks is None else self.blocks.maker(self._process(workers=1))
+        """Seconds that the consumer of prepared rows has waited for steps."""
+        return 0.0 if self.prepared is None else self.prepared.steps_s
 
     def another(
         self,
@@ -182,31 +201,19 @@ class ProcessEngine:
             outputs=outputs,
             kernels=kernels,
             window=None,
-            blocks=None,
+            prepared=None,
             current=None,
         )
 
-    def _of_blocks(self, workers: int) -> BlockEngine | None:
-        assert self.blocks is not None
-        return self.blocks.engine(self._process(workers), *self.batch_memory())
-
-    def fall_back(self, cause: BaseException | None) -> Engine:
-        """Give up the decoded tier because of an error, and return an engine of files instead."""
-        assert self.blocks is not None
-        self.blocks.refuse(cause)
+    def mended(self, engine: PreparedEngine, error: FastloadError) -> Engine:
+        """Return the engine for the rest of a pass that found prepared rows damaged or gone."""
+        assert self.prepared is not None
+        if engine is self.current:  # else a pass before has met the damage
+            self.prepared.mend(engine, error)
+            engine.close()
+            self.current = None
         info = get_worker_info()
         return self.of_process(1 if info is None else info.num_workers)
-
-    def _process(self, workers: int) -> BlockArguments:
-        threads, memory = self._threads(workers), self.memory_budget // workers
-        return BlockArguments(
-            threads,
-            self.io,
-            self.rows.files,
-            self.rows.row_groups,
-            skip=self.fixed_stripes,
-            divide=partial(self._divided, memory, threads),
-        )
 
     def batch_memory(self) -> tuple[PinnedMemory | None, Destination | None]:
         """Return the allocator of batch memory and the destination of batches; None = default."""
@@ -223,15 +230,21 @@ class ProcessEngine:
         Raises:
             ValueError: the windows, or a few batches, exceed the memory budget.
         """
-        memory = self.memory_budget // workers
-        return self._divided(memory, self._threads(workers), self.projection, self.extra_bytes)
+        return self.divided(workers, self.projection, self.extra_bytes)
 
-    def _divided(
-        self, memory_budget: int, threads: int, projection: Projection, extra_bytes: int
-    ) -> Budget:
-        """Divide a memory budget; a row has `extra_bytes` bytes besides the projection's bytes."""
+    def divided(self, workers: int, projection: Projection, extra_bytes: int) -> Budget:
+        """Divide the memory of one of `workers` processes.
+
+        Args:
+            workers: number of processes that divide the budget.
+            projection: the columns to decode.
+            extra_bytes: bytes of a row in a batch besides the projection's bytes.
+
+        Raises:
+            ValueError: as `budget`.
+        """
         return divide_budget(
-            memory_budget,
+            self.memory_budget // workers,
             batch_size=self.batch_rows,
             row_bytes=projection.row_bytes + extra_bytes,
             staged_row_bytes=projection.staged_row_bytes,
@@ -239,7 +252,7 @@ class ProcessEngine:
             shuffle_window=self.window,
             columns=len(projection.columns),
             work=work_units(projection.outputs),
-            threads=threads,
+            threads=self._threads(workers),
             prefetch=self.prefetch,
             row_group_rows=self.source.most_row_group_rows,
             fixed_stripes=self.fixed_stripes,

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fastload.engine.cache.arrow_format import UncacheableError
-from fastload.errors import CacheError, CorruptFileError
+from fastload.dataset.preparing.errors import UnpreparableError
+from fastload.errors import CacheError
 from fastload.plan.position import WorkerSlot
 from fastload.plan.read_plan import ReadPlan, read_plan
 from fastload.runtime.progress import showing
@@ -17,9 +16,9 @@ from fastload.runtime.progress import showing
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from fastload.dataset.preparing.prepared import PreparedRows
     from fastload.dataset.process_engine import ProcessEngine
     from fastload.dataset.ranks import Rank
-    from fastload.engine.cache.maker import BlockMaker
     from fastload.plan.options import Options
     from fastload.plan.sequence import RowGroups
 
@@ -28,6 +27,7 @@ __all__ = ["warm"]
 
 def warm(
     engines: ProcessEngine,
+    prepared: PreparedRows | None,
     options: Options,
     rank: Rank,
     progress: bool | Callable[[int, int], None],
@@ -36,11 +36,12 @@ def warm(
 ) -> None:
     """Fill the cache with a share of a rank's rows; with shuffle, of the rows of all ranks.
 
-    The cache gets the row groups after `preprocess`, or the bytes of the files if no row group can
-    be cached.
+    With `preprocess`, the cache gets all rows after these steps. Otherwise it gets the bytes of the
+    files.
 
     Args:
         engines: the arguments for making engines; the engine of the passes is not touched.
+        prepared: the prepared rows in the cache; None = the cache gets the bytes of the files.
         options: the options that decide which rows are the rank's.
         rank: the rank.
         progress: True to show the progress on stderr, or a function to call with the number of
@@ -52,17 +53,23 @@ def warm(
         CacheError: the cache keeps nothing of these files, has no room for all rows, or can't be
             written to.
     """
-    row_groups = engines.rows.row_groups
-    if engines.blocks is not None and not row_groups.total_rows:
-        return  # without rows there is nothing to keep
     began_ns = time.time_ns() if since_ns is None else since_ns
-    maker = engines.block_maker()
-    if maker is None:
+    if prepared is None:
         _warm_files(engines, options, rank, progress, share, began_ns)
         return
-    plan = _plan_of(row_groups, options, rank, share, options.batch_size)
-    with closing(maker):
-        _warm_blocks(maker, plan, progress, began_ns, skip=engines.fixed_stripes)
+    if not engines.rows.row_groups.total_rows:
+        return  # without rows there is nothing to keep
+    folder = None
+    with showing(progress) as show:
+        try:
+            if prepared.usable:
+                folder = prepared.write(engines, show, share=share)
+        except UnpreparableError as error:
+            raise CacheError(f"Expected to keep all rows in the cache, got: {error}") from error
+    if folder is None:
+        cause = prepared.failure or "files of a store that gives no versions"
+        raise CacheError(f"Expected to keep all rows in the cache, got: {cause}")
+    folder.close()
     engines.source.storage.flush()
 
 
@@ -80,16 +87,10 @@ def _warm_files(
         if not storage.keeps(files):
             if cause := storage.cache_failure:
                 raise CacheError(f"Can't keep more in the cache: {cause}")  # as its warning
-            if engines.blocks is not None and (cause := engines.blocks.failure):
-                raise CacheError(
-                    f"Expected to keep row groups in the cache, got: {cause}; this dataset has "
-                    "stopped keeping row groups: remove the cause, and make the dataset again"
-                )
             if storage.has_cache and not engines.source.remote:
                 raise CacheError(
                     "Expected files of a store, whose bytes a cache keeps, got local files alone: "
-                    "of local files a cache keeps what `preprocess` makes, unless only bytes are "
-                    f"kept (Cache(decoded=False), --raw-only) - at {files[0].path}"
+                    f"of local files a cache keeps what `preprocess` makes - at {files[0].path}"
                 )
             raise CacheError(
                 "Expected a dataset with cache= and files of a store, got one with no cached file"
@@ -106,43 +107,6 @@ def _warm_files(
         if not storage.keeps(files):
             raise CacheError("Expected room in the cache for all rows, got less: see the warning")
         storage.check_room_since(began_ns)
-
-
-def _warm_blocks(
-    maker: BlockMaker,
-    plan: ReadPlan,
-    progress: bool | Callable[[int, int], None],
-    began_ns: int,
-    *,
-    skip: bool,
-) -> None:
-    """Fill the cache with the row groups of a plan after `preprocess`.
-
-    Args:
-        maker: makes the cached row groups.
-        plan: the plan.
-        progress: as for `warm`.
-        began_ns: time at which the first share began.
-        skip: True to leave out corrupt row groups.
-
-    Raises:
-        CacheError: a row group can't be kept in the cache, or `max_bytes` don't hold all of them.
-    """
-    rows_of: Counter[tuple[int, int]] = Counter()
-    for file, row_group, start, stop in plan.pieces.tolist():
-        rows_of[file, row_group] += stop - start
-    total, rows = plan.rows, 0
-    try:
-        with showing(progress) as show:
-            show(rows, total)
-            for entry, error in maker.warm(rows_of):
-                if error is not None and not (skip and isinstance(error, CorruptFileError)):
-                    raise error
-                rows += rows_of[entry]
-                show(rows, total)
-        maker.check_room_since(began_ns)
-    except UncacheableError as error:
-        raise CacheError(f"Expected to keep all row groups in the cache, got: {error}") from error
 
 
 def _plan_of(

@@ -74,8 +74,6 @@ class Engine:
             None = the core allocates.
         home: the process to which batches are sent; None = batches stay in this process.
         kernels: the kernels that the core calls on each batch.
-        blocks: the queue by which the core asks for cached row groups; None = rows are read from
-            the files.
         data: the engine reads the batches of an epoch, and not rows that have to be known before.
         at_once: the number of passes that run at the same time, each within `budget`.
         by_number: the engine serves `take`: where pages lie and decoded dictionaries are kept,
@@ -83,7 +81,6 @@ class Engine:
 
     Attributes:
         budget: the limits of a pass.
-        blocks: the queue by which the core asks for cached row groups, or None.
         lend_bytes: batch memory that the consumers of all passes may hold.
         pipeline: the core's part of the engine.
     """
@@ -100,7 +97,6 @@ class Engine:
         home: Destination | None = None,
         kernels: Sequence[CoreKernel] = (),
         *,
-        blocks: core.DecodedQueue | None = None,
         data: bool = True,
         at_once: int = 1,
         by_number: bool = False,
@@ -108,7 +104,6 @@ class Engine:
         wait_for_queues_at_exit()
         self.budget = budget
         self._source = source
-        self.blocks = blocks
         self._passes = 0
         self._shuffles = False
         release_locks_at_interrupt()
@@ -164,19 +159,18 @@ class Engine:
             staging_memory_bytes=at_once * budget.staged_bytes,
             fetch_memory_bytes=at_once * budget.fetch_bytes,
             fill_memory_bytes=at_once * budget.memory_bytes,
-            kept_memory_bytes=budget.kept_bytes if blocks is None else 0,
+            kept_memory_bytes=budget.kept_bytes,
             verify_crc=io.verify_crc,
             allocate=allocate,
             sender=None if self._sender is None else self._sender.core,
-            remote=source.storage.serve(source.files, data=data) if blocks is None else None,
-            blocks=blocks,
+            remote=source.storage.serve(source.files, data=data),
             kernels=[
                 core.KernelSpec(
                     # The kernel object keeps the machine code at this address.
                     address=one.kernel.code(one.arguments).address,
                     inputs=one.inputs,
                     outputs=one.outputs,
-                    seeded=one.kernel.random,
+                    places=one.places,
                 )
                 for one in kernels
             ],
@@ -230,7 +224,6 @@ class Engine:
         before: core.Scan | None = None,
         *,
         again: bool = False,
-        wakes: core.DecodedQueue | None = None,
     ) -> core.Scan:
         """Begin a pass, or prepare the next one.
 
@@ -240,7 +233,6 @@ class Engine:
             before: the running scan. The new scan is only prepared, in the memory that the running
                 scan leaves. None = the new scan begins now.
             again: the scan is the rest of a pass that has begun before.
-            wakes: a queue to wake when a batch may be ready.
 
         Returns:
             The scan, which delivers the batches.
@@ -276,7 +268,6 @@ class Engine:
             run_batches=self.budget.run_batches,
             before=before,
             kernel_keys=[step_key(plan.seed, plan.epoch, one.step) for one in self._kernels],
-            wakes=wakes,
         )
 
     def take(self, row_groups: RowGroups, indices: Int64s) -> Batch:

@@ -48,7 +48,7 @@ def fields_after(
     before = dict(batch)
     after = batch_after(steps, batch, seed, files)
     known = {
-        name: fields[name] if value is before.get(name) else field_of(value)
+        name: fields[name] if name in fields and value is before.get(name) else field_of(value)
         for name, value in after.items()
     }
     return known, after

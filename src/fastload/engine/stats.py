@@ -108,8 +108,6 @@ class Stats:
             this number stands still.
         steps_s: the part of `waiting_s` spent in preprocess= and augment=, including waits for
             the threads of the steps.
-        uncached_row_groups: row groups whose decoded rows the cache did not keep, because the disk
-            took rows too slowly; the next pass tries again.
         documents: what `long` of a `Pack` does to the long documents of the running epoch, or else
             the next epoch; zeros without `pack`.
         threads: threads of the core that decode and collate.
@@ -129,7 +127,6 @@ class Stats:
     memory_allocations: int
     steps_s: float
     documents: Documents = Documents()
-    uncached_row_groups: int = 0
     threads: int = 1
 
     @property
@@ -225,7 +222,6 @@ def stats_of(
         memory_allocations=count["memory_mapped_total"],
         steps_s=steps_s,
         documents=documents,
-        uncached_row_groups=count["uncached_row_groups"],
         threads=threads,
     )
 
@@ -269,11 +265,6 @@ def _metrics(stats: Stats) -> dict[str, tuple[str, str, _Samples]]:
             "counter",
             "Seconds between a batch and the consumer's request for the next.",
             [({}, stats.consuming_s)],
-        ),
-        "uncached_row_groups_total": (
-            "counter",
-            "Row groups that the cache did not keep, because the disk was too slow.",
-            [({}, stats.uncached_row_groups)],
         ),
         "long_documents": (
             "gauge",
@@ -319,7 +310,6 @@ _NOTHING = dict.fromkeys(
         *("decoded_values", "decode_ns", "kernel_ns"),
         *("batches", "rows", "batch_bytes", "wait_ns"),
         "memory_mapped_total",
-        "uncached_row_groups",
     ],
     0,
 )

@@ -36,7 +36,7 @@ from fastload.plan.intervals import Int64s, edges_of
 from fastload.plan.permutation import permutation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from fastload.plan.read_plan import ReadPlan
 
@@ -51,6 +51,9 @@ _MOST_REPEATS = 1000
 _Piece = tuple[int, int, int, int]  # file, row group, start row, stop row
 _RowGroup = tuple[int, int]  # file, row group
 _Bools = NDArray[np.bool_]
+
+# A range that every piece contains.
+_ALWAYS = (1 << 62, 0)
 
 
 class _Candidate(NamedTuple):
@@ -146,6 +149,18 @@ class Substitution:
         # Row ranges that failed. A piece that contains such a range fails without being tried.
         self._unreadable: defaultdict[_RowGroup, set[tuple[int, int]]] = defaultdict(set)
         self._own: dict[int, _Bools] = {}  # by key of a window: which of its rows are the rank's
+
+    def without(self, lost: Collection[_RowGroup]) -> list[tuple[int, int, int]]:
+        """Take row groups for unreadable; return where they are: window, file and row group."""
+        if not lost:
+            return []
+        for group in lost:
+            self._unreadable[group].add(_ALWAYS)
+        found = []
+        for window in range(len(self._plan.keys)):
+            groups = {piece[:2] for piece in _pieces_of(self._plan, window)}
+            found += [(window, *group) for group in sorted(groups.intersection(lost))]
+        return found
 
     def leave_out(self, window: int, file: int, row_group: int) -> None:
         """Replace the rows of a row group in a window.

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from fastload.runtime.native import core
     from fastload.schema.fields import Field
 
-__all__ = ["STORED_AS", "metadata_for", "stored_fields"]
+__all__ = ["STORED_AS", "lost_metadata", "lost_row_groups", "metadata_for", "stored_fields"]
 
 _KEY = b"fastload"
+_LOST = b"fastload.lost"
 _UNITS = ("day", "s", "ms", "us", "ns")
 
 STORED_AS = {torch.bfloat16: torch.float32}
@@ -60,6 +61,25 @@ def stored_fields(footer: core.Footer) -> dict[tuple[str, ...], Feature]:
         return {(name,): _feature(entry) for name, entry in columns.items()}
     except (AttributeError, LookupError, RecursionError, TypeError, ValueError):
         return {}
+
+
+def lost_metadata(lost: Mapping[tuple[int, int], str]) -> dict[bytes, bytes]:
+    """Return the metadata of a file whose source has unreadable row groups.
+
+    Args:
+        lost: the cause for each file and row group of the source.
+    """
+    entries = [[*place, cause] for place, cause in lost.items()]
+    return {_LOST: json.dumps(entries).encode()}
+
+
+def lost_row_groups(path: str) -> dict[tuple[int, int], str]:
+    """Return what `lost_metadata` wrote to a file; {} if nothing was lost."""
+    import pyarrow.parquet as pq
+
+    # Footers of equal schemas share one object, which has the metadata of the first.
+    text = (pq.read_metadata(path).metadata or {}).get(_LOST)
+    return {} if text is None else {(a, b): cause for a, b, cause in json.loads(text)}
 
 
 def _feature(entry: Any) -> Feature:

@@ -348,7 +348,7 @@ class _Names:
             if one.opname == "IMPORT_NAME" and not _is_installed(str(one.argval)):
                 raise TypeError(
                     f"Expected imports of modules that have a version, got `import {one.argval}` "
-                    f"in {self._name}; import it outside of the function, or pass version="
+                    f"in {self._name}; import it outside of the function"
                 )
             found = self._value(one)
             if found is None:
@@ -481,8 +481,7 @@ def _slots_of(kind: type) -> tuple[str, ...]:
 
 def _unknown(value: object, where: str) -> TypeError:
     return TypeError(
-        f"Expected code and values that have a digest, got {type(value).__qualname__} for "
-        f"{where}; pass version= and change it with the code"
+        f"Expected code and values that have a digest, got {type(value).__qualname__} for {where}"
     )
 
 

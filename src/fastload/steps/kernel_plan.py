@@ -10,7 +10,7 @@ import torch
 from fastload.schema.fields import Field
 from fastload.schema.projection import OutputPlan
 from fastload.steps.kernel import Kernel
-from fastload.steps.steps import check_inputs, refuse_reserved
+from fastload.steps.steps import FILE, ROW, check_inputs, refuse_reserved
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +30,8 @@ class CoreKernel(NamedTuple):
         inputs: for each input, its index among the core's outputs.
         outputs: for each output that the kernel fills, its index among the core's outputs.
         step: the index of the kernel's step in `augment`; 0 for `preprocess`.
+        places: the indices of the outputs with each row's file and number, of which the seeds are
+            made; (-1, -1) for a kernel without seeds.
     """
 
     kernel: Kernel
@@ -37,6 +39,7 @@ class CoreKernel(NamedTuple):
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     step: int
+    places: tuple[int, int]
 
 
 class KernelPlan(NamedTuple):
@@ -60,8 +63,8 @@ def extra_outputs(*, provenance: bool, padded: bool) -> list[OutputPlan]:
     """
     extra = []
     if provenance:
-        extra.append(OutputPlan("__file__", "file", (), Field(torch.int32)))
-        extra.append(OutputPlan("__row__", "row", (), Field(torch.int64)))
+        extra.append(OutputPlan(FILE, "file", (), Field(torch.int32)))
+        extra.append(OutputPlan(ROW, "row", (), Field(torch.int64)))
     if padded:
         extra.append(OutputPlan("__valid__", "real_row", (), Field(torch.bool)))
     return extra
@@ -133,7 +136,13 @@ class _Planner:
         )
         kernel.code(arguments)
         filled = tuple(map(self._filled, kernel.outputs))
-        self.kernels.append(CoreKernel(kernel, arguments, inputs, filled, number))
+        places = self._places if kernel.random else (-1, -1)
+        self.kernels.append(CoreKernel(kernel, arguments, inputs, filled, number, places))
+
+    @property
+    def _places(self) -> tuple[int, int]:
+        names = [output.name for output in self.outputs]
+        return names.index(FILE), names.index(ROW)
 
     def _filled(self, argument: Argument) -> int:
         """Return the index of the output that a kernel fills.

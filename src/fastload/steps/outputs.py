@@ -79,7 +79,11 @@ def _checked(
         raise _no_column(type(value).__name__, name, label)
     got = "a tensor without dimensions" if _is_scalar(value) else len(value)
     if got != rows:
-        raise ValueError(f"Expected {rows} rows in output `{name}` of {label}, got {got}")
+        raise ValueError(
+            f"Expected {rows} rows in output `{name}` of {label}, got {got} (steps that change the "
+            "number of rows need cache=, and change the number of the first 16 rows, or "
+            "fastload.prepare)"
+        )
     checked: torch.Tensor | Ragged = value
     return checked
 

@@ -114,7 +114,6 @@ TEST(Status, IsOneLine) {
   EXPECT_EQ(At(thrown, place).message(), line + " - at a.parquet, column `two lines`");
   EXPECT_EQ(At(Status::IOError(lines), place).message(),
             line + " - at a.parquet, column `two lines`");
-  EXPECT_EQ(AtRowGroup(ErrorKind::kCorruptFile, lines, {0, 1}).message(), line);
 }
 
 }  // namespace

@@ -1,7 +1,5 @@
 // Tests of what runs where there is no memory: destructors, ends and waiters.
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -16,25 +14,20 @@
 #include <vector>
 
 #include "arrow/memory_pool.h"
-#include "arrow/record_batch.h"
 #include "fastload/base/block_memory.h"
 #include "fastload/base/executor.h"
 #include "fastload/base/memory.h"
 #include "fastload/base/range_allocator.h"
 #include "fastload/base/scratch.h"
 #include "fastload/base/status.h"
-#include "fastload/blocks/decoded_queue.h"
-#include "fastload/blocks/write_behind.h"
 #include "fastload/fetch/remote.h"
 #include "fastload/share/shared_batches.h"
 #include "faults/failing_new.h"
-#include "temporary_directory.h"
 
 namespace fastload {
 namespace {
 
 using testing::FailingNew;
-using testing::SoundNew;
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 
@@ -112,25 +105,22 @@ TEST(WithoutMemory, RangesAreFreed) {
   EXPECT_EQ(ranges.Allocate(100'000), 0);
 }
 
-TEST(WithoutMemory, QueuesCloseAndCallAllWhoWait) {
+TEST(WithoutMemory, AQueueClosesAndCallsAllWhoWait) {
   RemoteQueue remote;
-  DecodedQueue blocks(1);
   std::atomic<int> called{0};
   std::vector<std::shared_ptr<RemoteRead>> reads;
   for (int32_t i = 0; i < 20; ++i) {
     reads.push_back(std::make_shared<RemoteRead>(0, ByteRange{i, 1}));
     ASSERT_TRUE(reads.back()->Then([&] { ++called; }));
     remote.Ask(reads.back(), i, std::make_shared<const std::atomic<bool>>(false));
-    blocks.Ask({0, i / 2}, [&](const auto& block) { called += block.ok() ? 0 : 1; });
   }
   ASSERT_TRUE(remote.Take());
   {
     const FailingNew failing(0, FailingNew::kAllFrom);
     remote.Close();
-    blocks.Close();
     EXPECT_EQ(failing.calls(), 0);
   }
-  EXPECT_EQ(called, 40);
+  EXPECT_EQ(called, 20);
   EXPECT_EQ(KindOf(reads.back()->bytes().status()), ErrorKind::kClosed);
 }
 
@@ -168,61 +158,20 @@ TEST(WithoutMemory, ABatchThatCannotBeReceivedIsGivenBack) {
   EXPECT_EQ(sender->HeldBytes(), 0);
 }
 
-// A block is refused, or told of once it is written or can't be, whichever allocation
-// fails; no descriptor stays open.
-TEST(WithoutMemory, BlocksAreWrittenBehindOrRefused) {
-  const testing::TemporaryDirectory directory;
-  const int fd =
-      open(directory.File("block").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  const auto schema = arrow::schema({arrow::field("x", arrow::int64(), false)});
-  const auto rows = arrow::RecordBatch::MakeEmpty(schema).ValueOrDie();
-  const auto lowest = [&] {
-    const int free = dup(fd);
-    close(free);
-    return free;
-  };
-  const int free = lowest();
-  bool failed = true;
-  for (int64_t n = 0; failed; ++n) {
-    WriteBehind behind([] {});
-    {
-      const FailingNew failing(n, FailingNew::kOne);
-      bool added = false;
-      try {
-        added = behind.Add(7, fd, "name", {rows}).ok();
-      } catch (const std::bad_alloc&) {
-      }
-      const SoundNew sound;
-      for (auto written = behind.TakeWritten(); added; written = behind.TakeWritten()) {
-        if (!written.empty()) break;
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      }
-      failed = failing.calls() > n;
-    }
-    behind.Close(std::chrono::seconds(10));
-    ASSERT_EQ(lowest(), free) << n;
-  }
-  close(fd);
-}
-
 TEST(Waiters, OneThatThrowsLeavesNoOtherWaiting) {
   RemoteQueue remote;
   const auto read = std::make_shared<RemoteRead>(0, ByteRange{0, 1});
-  DecodedQueue blocks(1);
   int called = 0;
   for (const bool throws : {false, true, false}) {
-    const auto call = [&called, throws] {
+    ASSERT_TRUE(read->Then([&called, throws] {
       ++called;
       if (throws) throw std::bad_alloc();
-    };
-    ASSERT_TRUE(read->Then(call));
-    blocks.Ask({0, 0}, [call](const auto&) { call(); });
+    }));
   }
   remote.Ask(read, 0, std::make_shared<const std::atomic<bool>>(false));
   const auto request = remote.Take();
   remote.Finish(request->id, arrow::Buffer::FromString("x"));
-  blocks.Fail({0, 0}, ErrorKind::kStorage, "no");
-  EXPECT_EQ(called, 6);
+  EXPECT_EQ(called, 3);
 }
 
 // A closed queue calls nobody any more: whoever waited may be gone.

@@ -13,14 +13,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "block_file.h"
 #include "fastload/filter/row_finder.h"
 #include "fastload/scan/pipeline.h"
 #include "faults/failing_new.h"
@@ -109,10 +107,6 @@ class PassFaultsTest : public ::testing::Test {
       options.remote = std::make_shared<RemoteQueue>();
       loader.server = std::make_shared<testing::StoreClient>(options.remote, paths_);
     }
-    if (!blocks_.empty()) {
-      options.blocks = std::make_shared<DecodedQueue>(2);
-      loader.server = std::make_shared<testing::BlockMaker>(options.blocks, blocks_);
-    }
     loader.pipeline = std::make_unique<Pipeline>(files_, columns, outputs,
                                                  std::move(options), selections_);
     return loader;
@@ -171,14 +165,7 @@ class PassFaultsTest : public ::testing::Test {
     const auto scan = pipeline->Start(plan_, options_).ValueOrDie();
     const testing::Watchdog watchdog([&] { return scan->Describe(); });
     Deliver(scan.get(), &outcome);
-    // The pass may have joined a request of the pass before, for which there was no
-    // memory.
-    const bool joined = outcome.status.IsOutOfMemory() || IsOfMaker(outcome.status);
-    return !blocks_.empty() && joined ? RunClean(pipeline) : std::move(outcome);
-  }
-
-  static bool IsOfMaker(const Status& status) {
-    return status.message().starts_with(testing::BlockMaker::kFailure);
+    return outcome;
   }
 
   static Status CopyOf(const Status& status) {
@@ -220,8 +207,7 @@ class PassFaultsTest : public ::testing::Test {
       for (size_t i = 0; i < lines.size(); ++i) ASSERT_EQ(lines[i], expected[i]);
       return;
     }
-    EXPECT_TRUE(outcome.status.IsOutOfMemory() || IsOfMaker(outcome.status))
-        << outcome.status.ToString();
+    EXPECT_TRUE(outcome.status.IsOutOfMemory()) << outcome.status.ToString();
     ASSERT_LE(lines.size(), expected.size());
     EXPECT_TRUE(std::equal(lines.begin(), lines.end(), expected.begin()));
   }
@@ -272,7 +258,6 @@ class PassFaultsTest : public ::testing::Test {
   testing::TemporaryDirectory directory_;
   std::vector<FileSpec> files_;
   std::vector<std::string> paths_;
-  std::map<DecodedQueue::Key, testing::StoredBlock> blocks_;
   std::vector<FileSelection> selections_;
   std::vector<KernelSpec> kernels_;
   ReadPlan plan_;
@@ -451,32 +436,6 @@ TEST_F(PassFaultsTest, Kernels) {
   for (int64_t row = 0; row < 100; ++row) expected.push_back(std::to_string(row + 10));
   Check(kRuns, 2, testing::Columns(1), {{OutputKind::kColumn, {0}}}, LinesOfNumbers(),
         expected);
-}
-
-TEST_F(PassFaultsTest, Blocks) {
-  WriteRows({60, 40});
-  for (int32_t group : {0, 1}) {
-    const std::string path = directory_.File("block" + std::to_string(group));
-    const int64_t rows = group == 0 ? 60 : 40;
-    testing::WriteBlock(path, "name", {rows / 2, rows / 2});
-    blocks_[{0, group}] = {path, "name", rows};
-  }
-  Lines expected;
-  for (const int64_t rows : {60, 40}) {
-    for (int64_t row = 0; row < rows; ++row) expected.push_back(std::to_string(row));
-  }
-  plan_ = CutPlan(testing::AllPieces(files_), 35, 16, false);
-  const std::vector<OutputSpec> outputs = {{OutputKind::kColumn, {0}},
-                                           {OutputKind::kList, {1}},
-                                           {OutputKind::kRagged, {2}},
-                                           {OutputKind::kRagged, {3}}};
-  Check(kRuns, 2,
-        {testing::NumberSpec(), testing::VectorSpec(), testing::TextSpec(),
-         testing::ListSpec()},
-        outputs, LinesOfNumbers(), expected);
-  for (const auto& [key, block] : blocks_) {
-    EXPECT_EQ(access(block.path.c_str(), F_OK), 0) << "a block is no damaged one";
-  }
 }
 
 // The search for rows that stay, of local files and of a store's.

@@ -1,4 +1,4 @@
-// What Python does beside a pass: bringing the bytes of remote files, and finding blocks.
+// What Python does beside a pass: bringing the bytes of remote files.
 #pragma once
 
 #include <fcntl.h>
@@ -6,10 +6,7 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
-#include <functional>
-#include <map>
 #include <memory>
 #include <new>
 #include <stdexcept>
@@ -19,7 +16,6 @@
 #include <vector>
 
 #include "arrow/buffer.h"
-#include "fastload/blocks/decoded_queue.h"
 #include "fastload/fetch/remote.h"
 #include "faults/failing_new.h"
 
@@ -68,60 +64,6 @@ class StoreClient {
 
   const std::shared_ptr<RemoteQueue> queue_;
   const std::vector<std::string> paths_;
-  std::atomic<bool> over_{false};
-  std::thread thread_;
-};
-
-// A block on disk.
-struct StoredBlock {
-  std::string path;
-  std::string name;
-  int64_t rows = 0;
-};
-
-// Opens the blocks that passes ask for. Fails a request for which there is no memory, as
-// the maker of blocks does.
-class BlockMaker {
- public:
-  static constexpr char kFailure[] = "no memory to open a block";
-
-  BlockMaker(std::shared_ptr<DecodedQueue> queue,
-             std::map<DecodedQueue::Key, StoredBlock> blocks)
-      : queue_(std::move(queue)), blocks_(std::move(blocks)), thread_([this] {
-          for (int64_t seen = -1; !over_; Serve()) {
-            seen = queue_->Wait(seen, std::chrono::seconds(1));
-          }
-        }) {}
-  ~BlockMaker() {
-    over_ = true;
-    queue_->Wake();
-    thread_.join();
-  }
-  BlockMaker(const BlockMaker&) = delete;
-  BlockMaker& operator=(const BlockMaker&) = delete;
-
- private:
-  void Serve() {
-    while (const auto key = queue_->Take()) {
-      const StoredBlock& block = blocks_.at(*key);
-      try {
-        const auto state = queue_->Open(*key, block.path, block.name, block.rows);
-        if (state != BlockState::kGood) {
-          queue_->Fail(*key, ErrorKind::kInternal, "Expected a good block");
-        }
-      } catch (const std::bad_alloc&) {
-        queue_->Fail(*key, ErrorKind::kStorage, Message());
-      }
-    }
-  }
-
-  static std::string Message() {
-    const SoundNew sound;
-    return kFailure;
-  }
-
-  const std::shared_ptr<DecodedQueue> queue_;
-  const std::map<DecodedQueue::Key, StoredBlock> blocks_;
   std::atomic<bool> over_{false};
   std::thread thread_;
 };

@@ -50,7 +50,7 @@ class KernelsTest : public testing::Test {
   int32_t Run(std::vector<KernelSpec> specs) {
     const std::vector<uint64_t> keys(specs.size(), 3);
     EXPECT_TRUE(CheckKernels(specs, outputs_).ok());
-    const Kernels kernels(std::move(specs), outputs_, layout_);
+    const Kernels kernels(std::move(specs), layout_);
     Scratch scratch;
     return kernels.Run(memory_.data(), areas_, keys, scratch).ValueOrDie();
   }
@@ -67,8 +67,9 @@ class KernelsTest : public testing::Test {
 };
 
 TEST_F(KernelsTest, ReplacesAColumnAndTakesSeeds) {
-  EXPECT_EQ(Run({{.entry = AddTen, .inputs = {0}, .outputs = {0, 3}, .seeded = true}}),
-            -1);
+  EXPECT_EQ(
+      Run({{.entry = AddTen, .inputs = {0}, .outputs = {0, 3}, .file = 1, .row = 2}}),
+      -1);
   for (int64_t i = 0; i < kRows; ++i) {
     EXPECT_EQ(At<int64_t>(0)[i], i + 10);
     EXPECT_EQ(At<uint64_t>(3)[i], Fold(Fold(3, 7), static_cast<uint64_t>(100 + i)));
@@ -76,7 +77,7 @@ TEST_F(KernelsTest, ReplacesAColumnAndTakesSeeds) {
 }
 
 TEST_F(KernelsTest, OneThatFailsLeavesItsInputs) {
-  EXPECT_EQ(Run({{.entry = AddTen, .inputs = {0}, .outputs = {0, 3}, .seeded = true},
+  EXPECT_EQ(Run({{.entry = AddTen, .inputs = {0}, .outputs = {0, 3}, .file = 1, .row = 2},
                  {.entry = FailHalfway, .inputs = {0}, .outputs = {0}}}),
             1);
   for (int64_t i = 0; i < kRows; ++i) EXPECT_EQ(At<int64_t>(0)[i], i + 10);
@@ -89,8 +90,11 @@ TEST_F(KernelsTest, RefusesWhatIsNotThere) {
   EXPECT_TRUE(refused({.entry = nullptr, .inputs = {0}, .outputs = {3}}));
   EXPECT_TRUE(refused({.entry = AddTen, .inputs = {4}, .outputs = {3}}));
   EXPECT_TRUE(refused({.entry = AddTen, .inputs = {0}, .outputs = {-1}}));
-  outputs_.erase(outputs_.begin() + 1);
-  EXPECT_TRUE(refused({.entry = AddTen, .inputs = {0}, .outputs = {2}, .seeded = true}));
+  EXPECT_TRUE(
+      refused({.entry = AddTen, .inputs = {0}, .outputs = {3}, .file = 4, .row = 2}));
+  EXPECT_TRUE(
+      refused({.entry = AddTen, .inputs = {0}, .outputs = {3}, .file = 2, .row = 1}));
+  EXPECT_TRUE(refused({.entry = AddTen, .inputs = {0}, .outputs = {3}, .file = 1}));
 }
 
 }  // namespace

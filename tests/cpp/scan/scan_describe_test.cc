@@ -78,18 +78,6 @@ TEST_F(ScanDescribeTest, TheFetchBudget) {
   ExpectIn("window 1 waits for: earlier windows delivered", text);
 }
 
-TEST_F(ScanDescribeTest, BlocksOrAnError) {
-  const auto queue = std::make_shared<DecodedQueue>(1);
-  const auto pipeline = Make({.blocks = queue});
-  const auto scan = pipeline->Start(plan_, {.open_windows = 1}).ValueOrDie();
-  const std::string text = DescribeStuck(scan.get());
-  ExpectIn("waits for: blocks arrived", text);
-  // The window that is prepared ahead is not opened.
-  ExpectIn("waits for: window opened, blocks arrived", text);
-  queue->Close();
-  ExpectIn("delivery: batch 0 of 10 failed with window 0", scan->Describe());
-}
-
 TEST_F(ScanDescribeTest, TheEnd) {
   const auto pipeline = Make({});
   const auto scan = pipeline->Start(plan_, {}).ValueOrDie();

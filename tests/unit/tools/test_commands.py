@@ -17,6 +17,9 @@ from fastload.tools.cli.arguments import conditions_of
 from support.forked import run_forked
 
 STEPS = """
+def keeps(block):
+    return block
+
 def fails(block):
     raise KeyError("boom")
 
@@ -32,13 +35,19 @@ def path(tmp_path):
     return path
 
 
-@pytest.mark.parametrize(("step", "error"), [("fails", "KeyError"), ("refuses", "ValueError")])
-def test_warm_says_what_a_step_raised(path, tmp_path, monkeypatch, capsys, step, error):
-    (tmp_path / "raising_steps.py").write_text(STEPS)
+@pytest.fixture
+def warming(path, tmp_path, monkeypatch):
+    """The arguments of `fastload cache warm`, without the name of a step, which comes last."""
+    (tmp_path / "some_steps.py").write_text(STEPS)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "raising_steps", raising=False)
-    arguments = ["warm", str(path), "--cache-dir", str(tmp_path / "c")]
-    assert cache.main([*arguments, "--preprocess", f"raising_steps:{step}", "--quiet"]) == 2
+    monkeypatch.delitem(sys.modules, "some_steps", raising=False)
+    return ["warm", str(path), "--cache-dir", str(tmp_path / "c"), "--preprocess", "some_steps:"]
+
+
+@pytest.mark.parametrize(("step", "error"), [("fails", "KeyError"), ("refuses", "ValueError")])
+def test_warm_says_what_a_step_raised(warming, capsys, step, error):
+    warming[-1] += step
+    assert cache.main([*warming, "--quiet"]) == 2
     said = capsys.readouterr().err.splitlines()[-1]
     assert said.startswith(f"fastload-cache: {error}: ")
     assert "boom" in said
@@ -63,12 +72,12 @@ def test_an_empty_cache_directory_is_refused(path, capsys):
     "command", ["inspect", "cache", pytest.param("bench", marks=pytest.mark.slow)]
 )
 @pytest.mark.parametrize("full", [False, True])
-def test_a_closed_or_full_stdout_prints_no_traceback(path, tmp_path, command, full):
+def test_a_closed_or_full_stdout_prints_no_traceback(path, warming, tmp_path, command, full):
     arguments = [str(path)]
     if command == "cache":
         arguments = ["ls", "--cache-dir", str(tmp_path / "c")]
-        with FastParquetDataset(path, cache=tmp_path / "c") as dataset:
-            dataset.warm_cache(progress=False)
+        warming[-1] += "keeps"
+        assert cache.main([*warming, "--quiet"]) == 0
     if command == "bench":
         arguments += ["--peers", "none", "--no-shuffle"]
         arguments += ["--epochs", "1", "--repeats", "1", "--copies", "1"]
@@ -104,11 +113,12 @@ with open(sys.argv[1], "w") as file:
 
 
 @pytest.mark.parametrize("stderr", ["2>err", "2>&-"])
-def test_closed_streams_print_no_traceback(path, tmp_path, stderr):
+def test_closed_streams_print_no_traceback(path, warming, tmp_path, stderr):
+    warming[-1] += "keeps"
     commands = [
         ["inspect", str(path)],
         ["inspect", "--json", str(path)],
-        ["cache", "warm", "--cache-dir", "c", str(path)],
+        ["cache", *warming],
         ["doctor"],
     ]
     run = [sys.executable, "-c", IN_FORKS, "statuses", *map("\n".join, commands)]
@@ -136,9 +146,9 @@ def test_the_end_is_shown_once(capsys):
     assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_several_processes_show_progress_of_all_rows(path, tmp_path, capsys):
-    arguments = ["warm", str(path), "--cache-dir", str(tmp_path / "c"), "--jobs", "2"]
-    assert cache.main(arguments) == 0
+def test_several_processes_show_progress_of_all_rows(warming, capsys):
+    warming[-1] += "keeps"
+    assert cache.main([*warming, "--jobs", "2"]) == 0
     out, err = capsys.readouterr()
     assert out == "100 rows of 1 file in the cache\n"
     *before, last = err.splitlines()

@@ -13,6 +13,7 @@ import torch
 
 import fastload
 from fastload import FastParquetDataset
+from fastload.plan import parts
 from fastload.runtime.cores import available_cores
 from fastload.runtime.units import ago, counted, duration_of, million, size_of
 from fastload.tools.bench import sample
@@ -94,11 +95,16 @@ def test_the_sample_is_written_and_nothing_measured(tmp_path, capsys, monkeypatc
     assert "Expected a directory to write to" in capsys.readouterr().err
 
 
+def kept(block):
+    return block
+
+
 @pytest.fixture
-def filled(tmp_path):
+def filled(tmp_path, monkeypatch):
+    monkeypatch.setattr(parts, "_PART_BYTES", 80)
     path, directory = tmp_path / "a.parquet", tmp_path / "cache"
     pq.write_table(pa.table({"x": range(100)}), path, row_group_size=10)
-    with FastParquetDataset(path, cache=directory) as dataset:
+    with FastParquetDataset(path, preprocess=kept, cache=directory) as dataset:
         dataset.warm_cache(progress=False)
     return directory
 

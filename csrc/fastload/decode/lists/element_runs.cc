@@ -11,7 +11,7 @@ namespace fastload {
 
 Result<uint8_t*> ElementRuns::Take(int64_t bytes, int64_t item,
                                    const std::shared_ptr<arrow::Buffer>& dictionary) {
-  const bool goes_on = !runs_.empty() && runs_.back().borrowed == nullptr &&
+  const bool goes_on = !runs_.empty() && runs_.back().page == nullptr &&
                        runs_.back().item == item && runs_.back().dictionary == dictionary;
   // Align the memory, because elements behind codes would begin at any even address.
   const int64_t gap =
@@ -26,7 +26,7 @@ Result<uint8_t*> ElementRuns::Take(int64_t bytes, int64_t item,
   if (!goes_on) {
     runs_.push_back({.begin = size_,
                      .offset = memory_.length(),
-                     .borrowed = nullptr,
+                     .page = nullptr,
                      .item = item,
                      .dictionary = dictionary,
                      .encoded = nullptr});
@@ -61,26 +61,15 @@ void ElementRuns::AppendEncoded(int64_t n, int64_t item, Encoded encoded) {
   if (EndsAt(encoded.begin) && size_ - runs_.back().begin < kMostEncoded * item) {
     runs_.back().encoded->end = encoded.end;
   } else {
-    const uint8_t* const data = encoded.page->data();
+    const uint8_t* const page = encoded.page->data();
     runs_.push_back({.begin = size_,
                      .offset = 0,
-                     .borrowed = data,
+                     .page = page,
                      .item = item,
                      .dictionary = encoded.dictionary,
                      .encoded = std::make_unique<Encoded>(std::move(encoded))});
   }
   size_ += n * item;
-}
-
-void ElementRuns::Borrow(const uint8_t* data, int64_t bytes) {
-  if (bytes == 0) return;
-  runs_.push_back({.begin = size_,
-                   .offset = 0,
-                   .borrowed = data,
-                   .item = 0,
-                   .dictionary = nullptr,
-                   .encoded = nullptr});
-  size_ += bytes;
 }
 
 void ElementRuns::Clear() {

@@ -18,10 +18,10 @@
 namespace fastload {
 
 // A sequence of fixed-width elements, in runs of several kinds. A run holds plain
-// elements, in its own or in borrowed memory, or codes of two bytes, which become
-// elements when they are copied. Codes are indices into a dictionary, or, without a
-// dictionary, unsigned integers of the elements' width. A run may also stay in its page,
-// encoded, until it is copied. Positions are counted in bytes of elements.
+// elements, or codes of two bytes, which become elements when they are copied. Codes are
+// indices into a dictionary, or, without a dictionary, unsigned integers of the elements'
+// width. A run may also stay in its page, encoded, until it is copied. Positions are
+// counted in bytes of elements.
 class ElementRuns {
  public:
   using Code = uint16_t;
@@ -64,9 +64,6 @@ class ElementRuns {
   // place behind their codes is `place`.
   bool EndsAt(const HybridDecoder::Position& place) const;
 
-  // Appends elements that stay in borrowed memory, which outlives the sequence.
-  void Borrow(const uint8_t* data, int64_t bytes);
-
   // The error of a code beyond its dictionary, in the first run of those that copies have
   // found damaged so far; OK if there is none.
   struct Damage {
@@ -103,7 +100,7 @@ class ElementRuns {
   struct Run {
     int64_t begin = 0;                          // position in bytes of elements
     int64_t offset = 0;                         // offset in memory_
-    const uint8_t* borrowed = nullptr;          // borrowed memory, or null
+    const uint8_t* page = nullptr;              // bytes of the page of `encoded`
     int64_t item = 0;                           // codes: bytes of an element; else 0
     std::shared_ptr<arrow::Buffer> dictionary;  // codes: dictionary, or null
     std::unique_ptr<Encoded> encoded;           // codes that stay in their page, or null
@@ -112,7 +109,7 @@ class ElementRuns {
   static constexpr int64_t kMostEncoded = 1 << 14;
 
   const uint8_t* Data(const Run& run) const {
-    return run.borrowed != nullptr ? run.borrowed : memory_.data() + run.offset;
+    return run.page != nullptr ? run.page : memory_.data() + run.offset;
   }
   // Returns the run that holds the byte at `begin`.
   const Run* Find(int64_t begin) const;

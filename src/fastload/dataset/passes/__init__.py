@@ -6,17 +6,17 @@ A pass needs some of these feeds. Each takes its batches from the feed below:
          ^
     RereadFeed       only with files in stores: opens the pass again at a corrupt row group,
          ^           which is read once more
-    BlockFeed        only with cached row groups: once a row group can't be kept, replaces the
-         ^           feeds below by feeds that read the files, for the rest of the pass
-    SteppedFeed      only with steps: calls `preprocess`, then `augment`; on cached row groups,
-         ^           which hold the result of `preprocess`, calls `augment` alone
+    PreparedFeed     only with prepared rows: once a file of them is damaged or gone, has the
+         ^           file written again, and opens the feeds below again for the rest of the pass
+    SteppedFeed      only with steps: calls `preprocess`, then `augment`; on prepared rows,
+         ^           `augment` alone
     ScanFeed         hands out the batches of one scan of the core
       or
     SkippingFeed     with on_error="skip": after a corrupt row group, starts a new scan without it
          ^
     Engine           scans the files
       or
-    BlockEngine      scans the cached row groups
+    PreparedEngine   scans the files of prepared rows
 
     In a mix:  EpochIterator <- MixedFeed <- a SourceFeed for each source <- the feeds above, opened
                                              anew for each repetition of the source

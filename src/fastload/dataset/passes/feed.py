@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import weakref
 from typing import TYPE_CHECKING, Any, Protocol
 
 from typing_extensions import override
 
-from fastload.engine.cache.arrow_format import UncacheableError
-from fastload.errors import CorruptFileError
+from fastload.engine.prepared_engine import PreparedEngine
+from fastload.errors import CorruptFileError, FastloadError, SourceChangedError, StorageError, note
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from fastload.batch.batch import Batch
-    from fastload.engine.cache.block_engine import BlockEngine
     from fastload.engine.engine import Engine
     from fastload.plan.position import BatchPosition
     from fastload.runtime.native import core
+    from fastload.source.files import SourceFile
 
-__all__ = ["BlockFeed", "Feed", "OpenFeed", "RereadFeed", "WrappedFeed", "weakly"]
+__all__ = [
+    "ComposedFeed",
+    "Feed",
+    "OpenFeed",
+    "PreparedFeed",
+    "RereadFeed",
+    "WrappedFeed",
+    "weakly",
+]
 
 
 class Feed(Protocol):
@@ -169,50 +179,68 @@ class _ReopenedFeed(WrappedFeed):
         self._given_up = False
 
 
-class BlockFeed(_ReopenedFeed):
-    """A feed over cached row groups, replaced by a feed over files once a row group isn't kept.
-
-    This is the only way in which a pass deals with a row group that can't be kept: the rest of
-    the pass, and all later passes of the process, read the files.
+class PreparedFeed(_ReopenedFeed):
+    """A feed over prepared rows, which resumes when a file of them was damaged or gone.
 
     Args:
-        feed: the feed over cached row groups.
+        feed: the feed of the whole pass.
         engine: the engine of the feed.
-        rest: opens a feed of the files over the rest of the pass, given the error because of which
-            a row group can't be kept (None = the pass before met it), and the count of batches
-            handed out so far.
+        rest: opens a feed over the rest of the pass, given the engine that met an error, the error,
+            and the count of batches handed out so far.
     """
 
     def __init__(
         self,
         feed: OpenFeed,
-        engine: BlockEngine,
-        rest: Callable[[UncacheableError | None, int], OpenFeed],
+        engine: PreparedEngine,
+        rest: Callable[[PreparedEngine, FastloadError, int], OpenFeed],
     ) -> None:
         super().__init__(feed)
-        self._engine = engine
+        self._prepared: Engine = engine
         self._rest = rest
-        self._cause: UncacheableError | None = None  # the error because of which it was closed
-
-    def begin(self) -> None:
-        """Begin the pass, if the feed was opened to prepare the next pass."""
-        if self._engine.replaced:  # by the pass that ran before
-            self._reopen()
-        else:
-            super().begin()
+        self._error: FastloadError | None = None
 
     @override
     def _goes_on(self, error: Exception) -> bool:
-        if isinstance(error, UncacheableError):
-            self._cause = error
-            return True
-        return False
+        of_file = isinstance(error, (CorruptFileError, SourceChangedError, StorageError))
+        if not of_file or not isinstance(self._prepared, PreparedEngine):
+            return False
+        assert isinstance(error, FastloadError)
+        self._error = error
+        return True
 
     @override
     def _rest_of(self, handed_out: int) -> OpenFeed:
-        rest = self._rest(self._cause, handed_out)
-        self._cause = None
-        return rest
+        assert self._error is not None
+        assert isinstance(self._prepared, PreparedEngine)
+        feed = self._rest(self._prepared, self._error, handed_out)
+        self._prepared = feed.engine
+        return feed
+
+
+class ComposedFeed(WrappedFeed):
+    """A feed over prepared rows that are the source of the dataset: removes a damaged file.
+
+    Args:
+        feed: the feed of the pass.
+        files: the files of the dataset.
+    """
+
+    def __init__(self, feed: OpenFeed, files: Sequence[SourceFile]) -> None:
+        super().__init__(feed)
+        self._files = files
+
+    def next(self, mark: BatchPosition) -> Batch | None:
+        """Return the next batch, with the position `mark`; None at the end."""
+        try:
+            return self._feed.next(mark)
+        except CorruptFileError as error:
+            place = error._row_group  # noqa: SLF001 - of this package
+            if place is not None:
+                with contextlib.suppress(OSError):
+                    os.unlink(self._files[place[0]].path)
+                note(error, "the file was removed; make the dataset again, which writes it again")
+            raise
 
 
 class RereadFeed(_ReopenedFeed):

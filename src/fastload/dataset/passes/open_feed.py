@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from fastload.dataset.passes.feed import BlockFeed, RereadFeed
+from fastload.dataset.passes.feed import ComposedFeed, PreparedFeed, RereadFeed
 from fastload.dataset.passes.scan_feed import ScanFeed, SkippingFeed
 from fastload.dataset.passes.step_feed import SteppedFeed
-from fastload.engine.cache.block_engine import BlockEngine
+from fastload.engine.prepared_engine import PreparedEngine
 from fastload.plan.position import Position, turn
 from fastload.plan.substitution import Substitution
 from fastload.runtime.user_warnings import warn
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from fastload.dataset.passes.feed import OpenFeed
     from fastload.dataset.process_engine import ProcessEngine
-    from fastload.engine.cache.arrow_format import UncacheableError
     from fastload.engine.engine import Engine
+    from fastload.errors import FastloadError
     from fastload.plan.mix.source_share import SourceShare
     from fastload.plan.position import WorkerSlot
     from fastload.plan.rank_split import Share
@@ -43,6 +43,7 @@ class FeedFactory:
         steps: the steps that the batches pass through; None = Python runs no step.
         report: collects the row groups that are unreadable and left out; None = an unreadable row
             group is an error.
+        composed: the files are prepared rows of a cache.
         copied_batches: number of batches handed out as copies so far.
     """
 
@@ -50,6 +51,7 @@ class FeedFactory:
     units: Units
     steps: Steps | None
     report: SkipReport | None
+    composed: bool = False
     copied_batches: int = 0
 
     def open(
@@ -95,7 +97,7 @@ class FeedFactory:
                 feed = self._skipping(engine, *self._share_of_leg(engine, at, part), before)
             return self._stepped(feed, SeedKey(at.seed, at.epoch))
 
-        return self._falling_back(opened(engine, 0, before, planned), opened, engine)
+        return self._mended(opened(engine, 0, before, planned), opened)
 
     @property
     def plans(self) -> bool:
@@ -154,20 +156,19 @@ class FeedFactory:
                 feed = self._skipping(engine, substitution, first_row, before)
             return self._stepped(feed, SeedKey(left.seed, epoch))
 
-        return self._falling_back(opened(engine, 0, before), opened, engine)
+        return self._mended(opened(engine, 0, before), opened)
 
-    def _falling_back(
-        self, feed: OpenFeed, opened: Callable[[Engine, int], OpenFeed], engine: Engine
-    ) -> OpenFeed:
-        """Wrap a feed over cached row groups in a BlockFeed; `opened` opens the rest of a pass."""
-        if not isinstance(engine, BlockEngine):
+    def _mended(self, feed: OpenFeed, opened: Callable[[Engine, int], OpenFeed]) -> OpenFeed:
+        """Wrap a feed over prepared rows in a PreparedFeed; `opened` opens the rest of a pass."""
+        if self.composed:
+            return ComposedFeed(feed, self.engines.source.files)
+        if not isinstance(feed.engine, PreparedEngine):
             return feed
 
-        def rest(cause: UncacheableError | None, handed_out: int) -> OpenFeed:
-            engine.replaced = True
-            return opened(self.engines.fall_back(cause), handed_out)
+        def rest(engine: PreparedEngine, error: FastloadError, handed_out: int) -> OpenFeed:
+            return opened(self.engines.mended(engine, error), handed_out)
 
-        return BlockFeed(feed, engine, rest)
+        return PreparedFeed(feed, feed.engine, rest)
 
     def _rereading(self, feed: OpenFeed, rest: Callable[[int], OpenFeed]) -> OpenFeed:
         """Wrap a feed over files of stores in a RereadFeed, unless corrupt row groups are skipped.
@@ -203,7 +204,7 @@ class FeedFactory:
         )
 
     def _stepped(self, feed: OpenFeed, order: SeedKey) -> OpenFeed:
-        steps = feed.engine.steps if isinstance(feed.engine, BlockEngine) else self.steps
+        steps = feed.engine.steps if isinstance(feed.engine, PreparedEngine) else self.steps
         if not steps:
             return feed
         engines = self.engines

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fastload.engine.prepared_engine import PreparedEngine
 from fastload.errors import CorruptFileError
 from fastload.plan.substitution import NothingReadableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import torch
 
@@ -156,6 +157,9 @@ class SkippingFeed(ScanFeed):
         self._report = report
         self._instead = _MARKED if marked else _UNMARKED
         self._causes: dict[tuple[int, int], str] = {}
+        self._mends = isinstance(engine, PreparedEngine)  # a wrapping feed does, at any error
+        if isinstance(engine, PreparedEngine):
+            self._leave_out_lost(engine.lost)
         plan = self._plan()
         super().__init__(engine, engine.start(plan, batch_rows, before), on_copy, plan.batches)
 
@@ -169,7 +173,7 @@ class SkippingFeed(ScanFeed):
             try:
                 lent = self.engine.next_of(self._scan)
             except CorruptFileError as error:
-                if self._scan.damage is None:
+                if self._scan.damage is None or self._mends:
                     raise
                 self._restart(error, *self._scan.damage)
                 continue
@@ -194,10 +198,20 @@ class SkippingFeed(ScanFeed):
         if self.engine.reads_again(error, self._tried):
             self._rescan()
             return
+        self._leave_out(self._first_window + window, file, row_group, error)
+        self._rescan()
+
+    def _leave_out_lost(self, lost: Mapping[tuple[int, int], str]) -> None:
+        """Leave out the row groups that were unreadable when the rows were prepared."""
+        for window, file, row_group in self._substitution.without(lost):
+            error = CorruptFileError(lost[file, row_group])
+            self._leave_out(window, file, row_group, error)
+
+    def _leave_out(self, window: int, file: int, row_group: int, error: CorruptFileError) -> None:
         # Messages of libraries may have several lines; join them.
         self._causes.setdefault((file, row_group), " ".join(str(error).split()))
         try:
-            self._substitution.leave_out(self._first_window + window, file, row_group)
+            self._substitution.leave_out(window, file, row_group)
         except NothingReadableError:
             raise CorruptFileError(
                 "Expected readable rows of this rank to replace unreadable rows, got "
@@ -205,7 +219,6 @@ class SkippingFeed(ScanFeed):
             ) from error
         # The report comes before any change here, because its warning may be raised as an error.
         self._report.add(file, self._files[file], row_group, str(error), self._instead)
-        self._rescan()
 
     def _rescan(self) -> None:
         self._scan.close()

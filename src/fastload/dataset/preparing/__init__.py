@@ -1,5 +1,9 @@
 """Preparing: the rows of a dataset after `preprocess`, written as Parquet files.
 
-`arrow_rows` turns batches into Arrow tables, `parts` says which rows each file holds, `folder` is
-the place where the files appear, and `preparation` writes them.
+`Preparation` says which rows are written, `PartWriter` writes them, and `ArrowRows` turns batches
+into Arrow tables. The files appear in a `Folder`, or in a `CacheFolder` of the dataset's cache. A
+pass over the rows of a cache reads them by `PreparedRows`. If steps change the number of rows, the
+prepared rows are the source of the dataset (`ComposedSource`).
+
+Note: docs/notes/preparing.md.
 """

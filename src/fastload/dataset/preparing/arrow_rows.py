@@ -16,6 +16,7 @@ import pyarrow as pa
 import torch
 
 from fastload.batch.ragged import Ragged, own_rows
+from fastload.dataset.preparing.errors import UnpreparableError
 from fastload.schema.leaf_types import NUMBERS
 from fastload.schema.stored_fields import STORED_AS, metadata_for
 from fastload.steps.outputs import field_of
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from fastload.schema.fields import Field
 
 __all__ = ["ArrowRows"]
+
 
 _ARROW = {dtype: arrow for arrow, dtype in NUMBERS.items()}
 
@@ -40,7 +42,7 @@ class ArrowRows:
         schema: the schema of the tables.
 
     Raises:
-        ValueError: Parquet has no column for an output.
+        UnpreparableError: Parquet has no column for an output.
     """
 
     def __init__(self, fields: Mapping[str, Field]) -> None:
@@ -52,10 +54,10 @@ class ArrowRows:
         """Return the rows of a batch as a table, which shares the memory of most values.
 
         Raises:
-            ValueError: the batch has other outputs, dtypes or shapes than `fields`.
+            UnpreparableError: the batch has other outputs, dtypes or shapes than `fields`.
         """
         if set(batch) != set(self._fields):
-            raise ValueError(
+            raise UnpreparableError(
                 f"Expected the outputs {_quoted(self._fields)}, as in the first rows, got "
                 f"{_quoted(batch)} (a function that changes the number of rows has to return all "
                 "outputs that it keeps, also for rows whose number stays)"
@@ -69,8 +71,9 @@ class ArrowRows:
 
 def _kind(name: str, field: Field) -> pa.DataType:
     kind = _ARROW.get(STORED_AS.get(field.dtype, field.dtype))
-    if kind is None or 0 in field.shape:
-        raise ValueError(
+    # The shape of a torch.nested tensor has a number that is no int.
+    if kind is None or not all(type(size) is int and size for size in field.shape):
+        raise UnpreparableError(
             f"Expected output `{name}` of a dtype and shape that Parquet has a column for, got "
             f"{field.dtype} of shape (B{''.join(f', {size}' for size in field.shape)})"
         )
@@ -96,9 +99,16 @@ def _checked(name: str, field: Field, value: torch.Tensor | Ragged) -> torch.Ten
             value = Ragged(value.flatten(0, 1), offsets)
             found = field_of(value)
     if replace(found, unit=field.unit) != field:
-        raise ValueError(
+        raise UnpreparableError(
             f"Expected output `{name}` as {_shown(field)}, as in the first rows, got "
             f"{_shown(found)}: a step has to return one dtype and shape for all rows, or a Ragged"
+        )
+    inner = value
+    while isinstance(inner, Ragged):
+        inner = inner.values
+    if inner.layout != torch.strided:
+        raise UnpreparableError(
+            f"Expected output `{name}` as a dense tensor, got one of layout {inner.layout}"
         )
     return value
 
@@ -119,7 +129,7 @@ def _array(kind: pa.DataType, value: torch.Tensor | Ragged) -> pa.Array:
     if pa.types.is_fixed_size_list(kind):
         items = [_array(kind.value_type, value.reshape(-1))]
         return pa.Array.from_buffers(kind, len(value), [None], 0, children=items)
-    numbers = value.detach().cpu().to_dense() if value.is_sparse else value.detach().cpu()
+    numbers = value.detach().cpu()
     numbers = numbers.to(STORED_AS.get(numbers.dtype, numbers.dtype)).contiguous()
     return pa.array(np.asarray(numbers), kind)
 

@@ -19,7 +19,7 @@ from fastload.source.stores.store_folder import StoreFolder
 from fastload.source.table_formats import PREPARING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 __all__ = ["Folder"]
 
@@ -55,29 +55,31 @@ class Folder:
 
     Args:
         path: path or URL of the folder.
+        key: digest of all that decides the rows.
         options: fsspec's options for the store of a URL.
 
     Attributes:
         path: the path or URL.
     """
 
-    def __init__(self, path: str, options: Mapping[str, Any]) -> None:
+    def __init__(self, path: str, key: str, options: Mapping[str, Any]) -> None:
         self.path = path
+        self._key = key
         self._local = "://" not in path
+        self._claimed = ""
         self._files: _Files = _LocalFolder(path) if self._local else StoreFolder(path, options)
 
-    def begin(self, key: str, files: int) -> bool:
+    def begin(self, files: Sequence[str]) -> bool:
         """Make the folder, or find what an earlier call left; return False if nothing is missing.
 
         Args:
-            key: digest of all that decides the rows.
-            files: number of files of the rows.
+            files: the names of all files of the rows.
 
         Raises:
             ValueError: the folder holds other files.
             OSError: the folder can't be written to.
         """
-        plan = {"key": key, "files": files}
+        plan = {"key": self._key, "files": len(files)}
         if self._is_of(plan, _DONE):
             return False
         if self._is_of(plan, _PLAN):
@@ -116,8 +118,18 @@ class Folder:
         if not isinstance(self._files, _LocalFolder):
             yield True
             return
-        with self._files.locked(f"{PREPARING}/{name}.lock") as mine:
+        with self._files.locked(_lock_of(name)) as mine:
+            self._claimed = name
             yield mine
+
+    def beat(self) -> None:
+        """Tell other processes that this process still writes the part that it claimed."""
+        if isinstance(self._files, _LocalFolder):
+            self._files.touch(_lock_of(self._claimed))
+
+    def beat_of(self, name: str) -> int:
+        """Return when the process that writes a part told last that it goes on, in ns."""
+        return self._files.touched(_lock_of(name)) if isinstance(self._files, _LocalFolder) else 0
 
     def publish(self, name: str) -> contextlib.AbstractContextManager[IO[bytes]]:
         """Return a context manager whose file appears at the end of the block."""
@@ -144,6 +156,10 @@ class Folder:
             file.write(json.dumps(plan).encode())
 
 
+def _lock_of(name: str) -> str:
+    return f"{PREPARING}/{name}.lock"
+
+
 class _LocalFolder:
     """The files of a local folder; see `_Files`."""
 
@@ -168,6 +184,16 @@ class _LocalFolder:
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_abandoned(path.parent)
         return publish(path)
+
+    def touch(self, name: str) -> None:
+        with contextlib.suppress(OSError):
+            os.utime(self._path / name)
+
+    def touched(self, name: str) -> int:
+        try:
+            return (self._path / name).stat().st_mtime_ns
+        except OSError:
+            return -1
 
     def remove(self, name: str) -> None:
         with contextlib.suppress(OSError):

@@ -3,5 +3,5 @@
 In: a directory and a size limit. Out: entries that appear whole or not at all, shared by all
 processes of a node, evicted least recently used first.
 
-Note: docs/notes/engine-cache.md.
+Note: docs/notes/cache.md.
 """

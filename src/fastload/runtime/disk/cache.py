@@ -11,7 +11,7 @@ from fastload.runtime.units import parse_bytes
 from fastload.runtime.user_warnings import warn
 
 __all__ = [
-    "DECODED",
+    "PREPARED",
     "RAW",
     "Cache",
     "cache_of",
@@ -21,8 +21,8 @@ __all__ = [
 
 RAW = "raw-1"
 """The name of the directory of byte ranges; another format has another number."""
-DECODED = "decoded-1"
-"""The name of the directory of decoded row groups; another format has another number."""
+PREPARED = "prepared-1"
+"""The name of the directory of prepared rows; another format has another number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,11 @@ class Cache:
         max_bytes: limit of the cache on disk, as bytes or a size such as "100GB". The least
             recently used entries are removed to make room. None = no limit but the disk.
         raw: keep the byte ranges that are read from remote files, by file and version.
-        decoded: keep the output of `preprocess` for each row group, of local files too, as Arrow
-            IPC files. A cached row group is found again by its file's version, the columns, the
-            rows that filters keep, `verify_crc` of `IO`, and the code of `preprocess` with
-            everything it refers to.
-        version: a name for the version of the code in `preprocess`, for code that can't be
-            compared. Cached row groups are used as long as `version` stays the same.
+        prepared: keep the rows after `preprocess`, of remote and local files, as Parquet files. The
+            rows are found again by the versions of the files, the columns, the rows that filters
+            keep, `verify_crc` of `IO`, and the code of `preprocess` with everything it refers to.
+        key: a name for the version of the code in `preprocess`, for code that can't be compared.
+            Prepared rows are used as long as `key` stays the same.
 
     Raises:
         TypeError: an argument has a wrong type.
@@ -57,8 +56,8 @@ class Cache:
     directory: str | os.PathLike[str]
     max_bytes: int | str | None = None
     raw: bool = True
-    decoded: bool = True
-    version: str | None = None
+    prepared: bool = True
+    key: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.directory, str | os.PathLike):
@@ -67,11 +66,11 @@ class Cache:
             raise ValueError("Expected directory of Cache as a path, got an empty str")
         if self.max_bytes is not None:
             parse_bytes(self.max_bytes, "max_bytes of Cache")
-        for name, tier in (("raw", self.raw), ("decoded", self.decoded)):
+        for name, tier in (("raw", self.raw), ("prepared", self.prepared)):
             if not isinstance(tier, bool):
                 raise TypeError(f"Expected {name} of Cache to be a bool, got {tier!r}")
-        if self.version is not None and not isinstance(self.version, str):
-            raise TypeError(f"Expected version of Cache as str, got {self.version!r}")
+        if self.key is not None and not isinstance(self.key, str):
+            raise TypeError(f"Expected key of Cache as str, got {self.key!r}")
 
     @property
     def path(self) -> Path:
@@ -102,7 +101,7 @@ def cache_of(argument: str | os.PathLike[str] | Cache | None) -> Cache | None:
 
 def tiers_of(cache: Cache) -> list[Path]:
     """Return the directories that share `max_bytes`, whether they exist or not."""
-    return [cache.path / RAW, cache.path / DECODED]
+    return [cache.path / RAW, cache.path / PREPARED]
 
 
 _warned: set[Path] = set()

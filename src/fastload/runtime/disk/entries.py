@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = [
+    "USED_BY",
     "Entry",
     "describe",
     "described",
@@ -31,24 +32,26 @@ __all__ = [
 
 # Only files and directories with names of these forms are ever removed.
 _RANGE = re.compile(r"(\d+)-(\d+)")
-_ENTRY = re.compile(r"\d+-(\d+|[0-9a-f]{32}\.arrow)")
+_ENTRY = re.compile(r"\d+-\d+|part-\d+\.parquet")
 _PART = re.compile(rf"\.({_ENTRY.pattern})\.part")
 _OBJECT = re.compile(r"[0-9a-f]{32}")
 _FOLDER = re.compile(r"[0-9a-f]{2}")
 _DESCRIPTION = "object.json"
+USED_BY = "used_by"
+"""The file in the directory of an object that processes lock while its entries must stay."""
 _COUNTED_BYTES = 512  # of st_blocks, whatever the file system's own are
 _BLOCK_BYTES = 4096  # the unit in which most file systems allocate
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One file of a cache: a byte range, or a cached row group.
+    """One file of a cache: a byte range, or a file of prepared rows.
 
     Attributes:
         object: name of the object that the entry belongs to: the remote file of a byte range, or
-            the Parquet file and the decoding of a cached row group.
-        name: name of the file: "start-stop" for a byte range, "row group-digest.arrow" for a
-            cached row group.
+            the dataset and the steps of prepared rows.
+        name: name of the file: "start-stop" for a byte range, "part-00000.parquet" for prepared
+            rows.
         path: path of the file.
         disk_bytes: space that the file takes on disk.
         used_ns: time when the entry was last read or written, in ns since 1970.
@@ -62,7 +65,7 @@ class Entry:
 
     @property
     def range(self) -> tuple[int, int] | None:
-        """The start and stop of a byte range; None for a cached row group."""
+        """The start and stop of a byte range; None for prepared rows."""
         match = _RANGE.fullmatch(self.name)
         return (int(match[1]), int(match[2])) if match else None
 
@@ -148,7 +151,7 @@ def make_room(directories: Sequence[Path], most_bytes: int) -> tuple[int, list[i
         for entry in sorted(entries, key=lambda each: each.used_ns):
             if total <= most_bytes:
                 break
-            if _unlink(entry.path):
+            if not _in_use(entry.path) and _unlink(entry.path):
                 total -= entry.disk_bytes
                 removed.append(entry.used_ns)
         for directory in directories:
@@ -215,11 +218,28 @@ def _unlink(path: str) -> bool:
         os.close(descriptor)
 
 
+def _in_use(path: str) -> bool:
+    """Return True if a process uses the directory of an entry."""
+    try:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(os.path.join(os.path.dirname(path), USED_BY), flags)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(descriptor)
+
+
 def _remove_empty(directory: Path) -> None:
     """Remove the directories of objects without entries."""
     for _, path in _objects(directory):
         left = [file.name for file in _files(path)]
-        if all(name == _DESCRIPTION or name.startswith(UNFINISHED) for name in left):
+        if all(name in (_DESCRIPTION, USED_BY) or name.startswith(UNFINISHED) for name in left):
             with contextlib.suppress(OSError):
                 for name in left:
                     os.unlink(os.path.join(path, name))

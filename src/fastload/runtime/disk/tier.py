@@ -144,13 +144,14 @@ class Quota:
         """
         return self._newest_left_out_ns >= time_ns
 
-    def take(self, data_bytes: int, part: int, *, first: bool) -> bool:
+    def take(self, data_bytes: int, part: int = -1, *, first: bool = False) -> bool:
         """Reserve space for an entry, and return True if the quota has room for the entry.
 
         Args:
-            data_bytes: size of the entry's data.
+            data_bytes: size of the entry's data, or of the bytes that it grows by.
             part: descriptor of the entry's unfinished file. The file is extended to its final
-                length, which another process includes if it counts meanwhile.
+                length, which another process includes if it counts meanwhile. -1 = the file grows
+                as it is written.
             first: True if the entry is the first one of its object in this process.
 
         Raises:
@@ -158,7 +159,7 @@ class Quota:
         """
         if self._limit is None:
             return True
-        needed = whole_blocks(data_bytes + _MORE_BYTES)
+        needed = data_bytes if part < 0 else whole_blocks(data_bytes + _MORE_BYTES)
         needed += _OBJECT_BYTES * first
         # flock excludes other processes only: the threads of this one share the descriptor.
         with self._lock:
@@ -168,7 +169,8 @@ class Quota:
                 if not self._take(file, self._limit, needed):
                     self._newest_left_out_ns = time.time_ns()
                     return False
-                os.ftruncate(part, os.fstat(part).st_size + data_bytes + _MORE_BYTES)
+                if part >= 0:
+                    os.ftruncate(part, os.fstat(part).st_size + data_bytes + _MORE_BYTES)
                 return True
             finally:
                 fcntl.flock(file, fcntl.LOCK_UN)

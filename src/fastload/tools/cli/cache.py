@@ -70,8 +70,7 @@ def _warm(options: argparse.Namespace) -> tuple[dict[str, Any], int]:
         cache=Cache(
             options.cache_dir,
             max_bytes=options.max_bytes,
-            decoded=not options.raw_only,
-            version=options.code_version,
+            key=options.key,
         ),
         columns=options.columns_from or options.columns,
         filters=options.filters,
@@ -158,11 +157,11 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         type=names_of,
         default=(),
         metavar="M:F,...",
-        help="functions or kernels, each as module:name, whose results are kept",
+        help="functions or kernels, each as module:name; the rows after them are kept, "
+        "and without them the bytes of remote files",
     )
-    add("--code-version", metavar="V", help="version that stands for the code of --preprocess")
-    add("--raw-only", action="store_true", help="keep only bytes of remote files")
-    add("--rank", type=int, metavar="R", help="rank whose rows are read [default: all rows]")
+    add("--key", metavar="K", help="name that stands for the code of --preprocess")
+    add("--rank", type=int, metavar="R", help="rank whose bytes are read [default: all rows]")
     add("--world-size", type=int, metavar="W", help="number of ranks")
     add(
         "--engine",

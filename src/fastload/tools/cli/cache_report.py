@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from datetime import datetime, timezone
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
 from fastload.errors import CacheError
-from fastload.runtime.disk.cache import DECODED, RAW, Cache, tiers_of
+from fastload.runtime.disk.cache import PREPARED, RAW, Cache, tiers_of
 from fastload.runtime.disk.entries import (
     Entry,
     described,
@@ -82,7 +83,7 @@ def parts_of(result: dict[str, Any]) -> Iterator[RenderableType]:
         yield from _listed(result)
     elif "damaged" in result:
         for each in result["damaged"]:
-            what = f"row group {each.get('row_group')}"
+            what = f"file {each.get('file')} of the prepared rows"
             if "start" in each:
                 what = f"bytes {each['start']} to {each['stop']}"
             yield f"damaged and removed: {what} of {each['url']}"
@@ -136,7 +137,7 @@ def _existing(cache: Cache) -> list[Path]:
 
 
 def _objects(directory: Path) -> Iterator[dict[str, Any]]:
-    tier = "raw" if directory.name == RAW else "decoded"
+    tier = "raw" if directory.name == RAW else "prepared"
     for name, entries in groupby(entries_of(directory), lambda entry: entry.object):
         own = list(entries)
         used_s = max(entry.used_ns for entry in own) // 10**9
@@ -151,14 +152,32 @@ def _objects(directory: Path) -> Iterator[dict[str, Any]]:
 
 
 def _is_good(directory: Path, entry: Entry) -> bool | None:
-    if directory.name == DECODED:
-        return core.check_block(entry.path, f"{entry.object}/{entry.name}")
+    if directory.name == PREPARED:
+        good = _is_whole(entry.path)
+        if not good:
+            with contextlib.suppress(OSError):
+                os.unlink(entry.path)
+        return good
     assert entry.range is not None
     return core.check_range(os.fspath(directory), entry.object, *entry.range)
 
 
-def _location(entry: Entry) -> dict[str, int]:
+def _is_whole(path: str) -> bool:
+    """Return whether the pages of a file of prepared rows have the checksums that it says."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            for _ in file.iter_batches():
+                pass
+    except (pa.ArrowException, OSError):
+        return False
+    return True
+
+
+def _location(entry: Entry) -> dict[str, int | str]:
     if entry.range is None:
-        return {"row_group": int(entry.name.partition("-")[0])}
+        return {"file": entry.name}
     start, stop = entry.range
     return {"start": start, "stop": stop}

@@ -1,9 +1,10 @@
-"""Fills and evicts a small cache of blocks in several processes, which are killed again and again.
+"""Prepares and evicts rows in several processes, which are killed again and again.
 
-    python tests/faults/decoded_kills.py [--kills 200] [--processes 3]
+    python tests/faults/prepared_kills.py [--kills 200] [--processes 3]
 
-What a process reads of the cache it compares with what the rows should be. At the end all blocks
-that are left are compared with their checksums, and whatever the killed ones held is taken over.
+The cache holds a part of what the processes ask for. What a process reads it compares with what the
+rows should be. At the end all that is left is whole, the sum of bytes is looked at, and whatever
+the killed ones held is taken over.
 """
 
 import os
@@ -17,17 +18,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fastload import Cache, FastParquetDataset
-from fastload.engine.cache.entry_writer import EntryWriter
-from fastload.engine.cache.store import BlockStore
-from fastload.runtime._core import check_block
-from fastload.runtime.disk.cache import DECODED
-from fastload.runtime.disk.entries import entries_of, used_bytes
+from fastload.plan import parts as plan_parts
+from fastload.runtime.disk.cache import PREPARED
+from fastload.runtime.disk.entries import used_bytes
+from fastload.runtime.disk.entry_file import EntryFile
+from fastload.tools.cli.cache_report import verify
 from killing import kill_again_and_again, run_command
 
 ROWS = 64_000
 GROUP_ROWS = 4_000
 VARIANTS = 4
-# One variant's blocks and a half: they make room for each other.
+# The rows of one variant and a half: they make room for each other.
 MOST_BYTES = int(1.5 * ROWS * 24)
 
 
@@ -62,7 +63,8 @@ def fill(path, cache, wrong, seed):
 
 
 def run(directory, kills, processes):
-    """Returns how many blocks were left."""
+    """Returns how many parts were left."""
+    plan_parts._PART_BYTES = ROWS  # of each row group a part
     directory = Path(directory)
     path = directory / "a.parquet"
     pq.write_table(pa.table({"i": np.arange(ROWS)}), path, row_group_size=GROUP_ROWS)
@@ -73,21 +75,18 @@ def run(directory, kills, processes):
 
 
 def check(cache):
-    directory = cache.path / DECODED
-    entries = list(entries_of(directory))
-    for entry in entries:
-        assert check_block(entry.path, f"{entry.object}/{entry.name}")
+    directory = cache.path / PREPARED
     assert used_bytes(directory) <= MOST_BYTES
-    store = BlockStore(cache)
+    found = verify(cache, progress=False)
+    assert not found["damaged"], found
     for part in directory.rglob(".*.part"):
-        name = str(part.relative_to(directory).with_name(part.name[1 : -len(".part")]))
-        if not store.touch_if_exists(name):
-            lock = EntryWriter.lock(store, name)
-            assert lock is not None, "what a killed process held is not given up"
-            with lock:
-                pass
-    return len(entries)
+        path = part.with_name(part.name[1 : -len(".part")])
+        claim = EntryFile.claim(str(path))
+        assert claim is not None or path.exists(), "what a killed process held is not given up"
+        if claim is not None:
+            claim.close()
+    return found["checked"]
 
 
 if __name__ == "__main__":
-    run_command(run, "blocks")
+    run_command(run, "parts")
