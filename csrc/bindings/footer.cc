@@ -244,6 +244,8 @@ void RegisterFooter(py::module_& m) {
                     "Index of the first file that is known to contain a null; -1 = none.")
       .def_readonly("null_row_group", &LeafSummary::null_row_group,
                     "Row group of that file with the null; -1 = none.")
+      .def_readonly("nulls", &LeafSummary::nulls,
+                    "Number of nulls that footers tell of, at any level of lists.")
       .def_readonly(
           "nulls_known", &LeafSummary::nulls_known,
           "False if some row group may contain a null that its footer does not\n"

@@ -12,7 +12,7 @@ from fastload.batch.tensor_views import bits
 from fastload.testing import assert_same_rows
 from fastload.testing.expected_outputs import outputs_of
 from support.data_files import DIRECTORY
-from support.stored_tables import StoredTables, becomes_float, fill_of
+from support.stored_tables import StoredTables, fill_of
 from support.taken_rows import assert_taken
 
 FILES = sorted(
@@ -65,10 +65,7 @@ def test_rows_by_number(path):
 @pytest.mark.parametrize("path", FILES, indirect=True)
 def test_one_word_opens_a_file_with_nulls(path, nulls):
     tables = tables_of(path)
-    masked = {
-        name: Column(name) if becomes_float(leaf) else Column(name, valid=True)
-        for name, leaf in tables.leaves.items()
-    }
+    masked = {name: Column(name, valid=True) for name in tables.leaves}
     with FastParquetDataset(path, nulls=nulls, batch_size=1000) as dataset:
         masks = {name for name in dataset.schema if name.endswith("__valid")}
         batches = [batch.clone() for batch in dataset]

@@ -81,15 +81,15 @@ def run(directory, kills, processes):
 
 def check(home):
     cache = FooterCache(FooterSchemas(), home)
-    before = set(home.glob("footers-3/*/*.pack"))
+    before = set(home.glob("footers-4/*/*.pack"))
     cache.load(KEYS)
-    assert before == set(home.glob("footers-3/*/*.pack")), "a pack was damaged, and removed"
+    assert before == set(home.glob("footers-4/*/*.pack")), "a pack was damaged, and removed"
     for _ in range(2 * _MOST_PACKS):
         cache.store([new(number) for number in range(FILES)])
     found = cache.load(KEYS)
     assert len(found) == FILES
     assert not any(differs(number, found[KEYS[number].key]) for number in range(FILES))
-    left = list(home.glob("footers-3/*/*.pack"))
+    left = list(home.glob("footers-4/*/*.pack"))
     assert len(left) <= _MOST_PACKS + 1, "what a killed process held is not given up"
     return len(left)
 

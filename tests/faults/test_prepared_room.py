@@ -51,11 +51,14 @@ def small_parts(monkeypatch):
 @contextmanager
 def full_disk():
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # Python would leave a cut file of the code of a module that is imported now.
+    writes_code, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        sys.dont_write_bytecode = writes_code
 
 
 @pytest.mark.parametrize("options", [{}, {"shuffle": True, "shuffle_window": 1500}], ids=str)

@@ -114,6 +114,7 @@ def test_warm_columns_as_a_program_describes_them(tmp_path, capsys):
     where = ("--cache-dir", tmp_path / "cache", "--quiet")
     assert main(["warm", str(path), "--columns", "n", *map(str, where)]) == 2
     assert "null" in capsys.readouterr().err
+    assert not list(entries_of(tmp_path / "cache" / PREPARED))
     described = ("--columns-from", f"{__name__}:COLUMNS", "--batch-size", 100, *KEPT)
     code, result = called(capsys, "warm", path, *described, *where)
     assert (code, result["warmed"]["rows"]) == (0, rows)
@@ -125,6 +126,37 @@ def test_warm_columns_as_a_program_describes_them(tmp_path, capsys):
     assert torch.equal(found, torch.tensor(numbers.fill_null(-1).to_pylist(), dtype=torch.float32))
     assert main(["warm", str(path), "--columns-from", "torch:no", *map(str, where)]) == 2
     assert "Expected columns at torch:no, found no `no` in torch" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize(("nulls", "value"), [("nan", None), ("zero", 0.0), ("mask", 0.0)])
+def test_warm_with_a_rule_for_nulls(tmp_path, capsys, nulls, value, jobs):
+    path, rows = tmp_path / "a.parquet", 3000
+    numbers = pa.array([None if n % 7 == 0 else n / 2 for n in range(rows)], pa.float32())
+    pq.write_table(pa.table({"n": numbers}), path)
+    warm = ["warm", path, "--cache-dir", tmp_path / "cache", "--quiet", "--jobs", jobs, *KEPT]
+    for rule in ([], ["--nulls", "raise"]):
+        assert main([*map(str, warm), *rule]) == 2
+        assert "fastload-cache: Expected no nulls, got 429 (" in capsys.readouterr().err
+    assert not list(entries_of(tmp_path / "cache" / PREPARED))
+    code, result = called(capsys, *warm, "--nulls", nulls)
+    assert (code, result["warmed"]["rows"]) == (0, rows)
+    there = list(entries_of(tmp_path / "cache" / PREPARED))
+    assert there
+    options = {"nulls": nulls, "preprocess": kept, "cache": tmp_path / "cache"}
+    with FastParquetDataset(path, **options) as dataset:
+        batches = list(dataset)
+    assert list(entries_of(tmp_path / "cache" / PREPARED)) == there
+    found = torch.cat([batch["n"] for batch in batches])
+    expected = numbers.fill_null(float("nan") if value is None else value).to_pylist()
+    assert torch.equal(found.nan_to_num(nan=-1), torch.tensor(expected).nan_to_num(nan=-1))
+    assert ("n__valid" in batches[0]) == (nulls == "mask")
+
+
+def test_warm_knows_the_rules_for_nulls(tmp_path, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["warm", str(tmp_path), "--cache-dir", str(tmp_path / "cache"), "--nulls", "drop"])
+    assert "invalid choice: 'drop'" in capsys.readouterr().err
 
 
 COMMAND = """

@@ -104,7 +104,8 @@ def test_the_program_fills_casts_and_fixes(tmp_path, capsys, monkeypatch):
     assert schema["items"].ragged
     assert 'Column("count", fill=0),' in code
     assert re.search(r'"word": Column\("word", fill=""\),  # \d+ nulls', code)
-    assert 'Pad("items", 3) makes a tensor (B, 3)' in code
+    assert 'pack=Pack("items", length)' in code
+    assert 'Pad("items", 3) for a tensor (B, 3)' in code
     assert set(schema) == set(DatasetLayout.of("a.parquet").fields)
 
 
@@ -159,3 +160,13 @@ def test_tables_fit_eighty_columns(tmp_path, capsys):
         assert any(line.startswith(start) and line.endswith(end) for line in found)
     assert re.search(r"A pass takes about [\d.]+ us of CPU time", out)
     assert list(parts_of(report))
+
+
+def test_columns_without_values_are_left_out(tmp_path, capsys):
+    table = {"x": [1.5, None], "none": pa.nulls(2, pa.float64()), "tokens": [[1], [2, 3]]}
+    pq.write_table(pa.table(table), tmp_path / "a.parquet")
+    code = printed_program(capsys, tmp_path / "a.parquet")
+    assert 'exclude=["none"],  # without values' in code
+    with run(code, capsys) as dataset:
+        assert set(dataset.schema) == {"x", "tokens"}
+        assert not next(iter(dataset))["x"].isnan().any()

@@ -51,7 +51,7 @@ def test_every_date_in_microseconds(tmp_path, options):
         shuffled = FastParquetDataset(tmp_path, columns=columns, **order)
         assert_same_rows(shuffled, table, columns, ordered=False)
     days = {"t": Column("t", torch.float64, unit="us")}
-    assert_same_rows(FastParquetDataset(tmp_path, columns=days), table, days)
+    assert_same_rows(FastParquetDataset(tmp_path, columns=days, nulls="nan"), table, days)
     padded = {"l": Pad(Column("l", unit="us", fill=0), 3)}
     assert_same_rows(FastParquetDataset(tmp_path, columns=padded), table, padded)
 

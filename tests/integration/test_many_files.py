@@ -63,7 +63,8 @@ def test_columns_that_come_and_go(evolved, shuffle, threads):
         "name": Column("name", fill="?", valid=True),
         "both": Stack(["score", "id", "x"], dtype=torch.float64, fill=0),
     }
-    batch = whole(evolved, columns, shuffle=shuffle, threads=threads, provenance=True)
+    options = {"shuffle": shuffle, "threads": threads, "provenance": True}
+    batch = whole(evolved, columns, nulls="nan", **options)
     fields = [("id", pa.int64()), ("x", pa.float64()), ("name", pa.string())]
     schema = pa.schema([*fields, ("score", pa.float64())])
     table = ds.dataset(sorted(evolved.iterdir()), schema=schema).to_table()
@@ -84,8 +85,13 @@ def test_all_columns_in_order_of_first_appearance(evolved):
     with pytest.raises(
         NullValueError, match=r"write Column\('name', fill=.* - at .*c\.parquet, wh"
     ):
-        FastParquetDataset(evolved)
-    batch = whole([evolved / "a.parquet", evolved / "b.parquet"])
+        iter(FastParquetDataset(evolved, nulls="nan"))
+    missing = (
+        r"got 120 \(write Column\('x', .* `name` \(120\), `score` \(240\); .* - at .*b\.parquet, wh"
+    )
+    with pytest.raises(NullValueError, match=missing):
+        iter(FastParquetDataset(evolved))
+    batch = whole([evolved / "a.parquet", evolved / "b.parquet"], nulls="nan")
     assert list(batch) == ["id", "x", "name", "score"]
     assert batch["score"].isnan().sum() == ROWS
 
@@ -93,7 +99,9 @@ def test_all_columns_in_order_of_first_appearance(evolved):
 def test_fields_of_structs(tmp_path):
     write(tmp_path / "a.parquet", {"s": [{"u": 1.0}], "n": pa.nulls(1), "z": [1]})
     write(tmp_path / "b.parquet", {"s": [{"v": 2.0, "u": 3.0}], "n": [{"w": 4.0}], "z": [2]})
-    batch = whole(tmp_path)
+    with pytest.raises(NullValueError, match=r"column `s\.v`"):
+        whole(tmp_path)
+    batch = whole(tmp_path, nulls="nan")
     assert list(batch) == ["s.u", "s.v", "n.w", "z"]
     assert batch["s.u"].tolist() == [1.0, 3.0]
     assert str(batch["s.v"].tolist()) == "[nan, 2.0]"

@@ -209,8 +209,17 @@ def test_null_elements_of_floats_are_nan(tmp_path):
         {"l": [[1.0, None], []], "e": pa.array([[None, 2.0]] * 2, pa.list_(pa.float32(), 2))}
     )
     pq.write_table(table, tmp_path / "a.parquet")
-    with FastParquetDataset(tmp_path / "a.parquet") as dataset:
+    with FastParquetDataset(tmp_path / "a.parquet", nulls="nan") as dataset:
         assert_same_rows(dataset, table)
+        (batch,) = dataset
+        assert str(batch["l"].tolist()) == "[[1.0, nan], []]"
+    with FastParquetDataset(tmp_path / "a.parquet", nulls="zero") as dataset:
+        assert_same_rows(dataset, table)
+        (batch,) = dataset
+        assert batch["l"].tolist() == [[1.0, 0.0], []]
+    for column in ("l", "e"):
+        with pytest.raises(NullValueError, match=f"row group 0, column `{column}`"):
+            list(FastParquetDataset(tmp_path / "a.parquet", columns=[column]))
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
@@ -347,15 +356,18 @@ def test_a_field_of_structs_that_a_file_lacks(tmp_path, field, siblings):
 
 
 def test_nulls_of_a_field_that_a_file_lacks(tmp_path):
-    """The nulls are those of stored rows: NaN in floats, else an error; packed rows count them."""
+    """The nulls are those of stored rows: an error, or as `nulls` says; packed rows count them."""
     boxes = [[{"cls": 1}, {"cls": 2}]], [[{"cls": 4, "score": 0.5, "id": 7}]]
     for number, rows in enumerate(boxes):
         pq.write_table(pa.table({"boxes": rows}), tmp_path / f"{number}.parquet")
-    score = next(iter(FastParquetDataset(tmp_path, columns=["boxes.score"])))["boxes.score"]
-    assert str(score.tolist()) == "[[nan, nan], [0.5]]"
-    place = r"0\.parquet, row group 0, column `boxes.id`.*, row 0"
-    with pytest.raises(NullValueError, match=place):
-        list(FastParquetDataset(tmp_path, columns=["boxes.id"]))
+    (batch,) = FastParquetDataset(tmp_path, columns=["boxes.score"], nulls="nan")
+    assert str(batch["boxes.score"].tolist()) == "[[nan, nan], [0.5]]"
+    (batch,) = FastParquetDataset(tmp_path, columns=["boxes.score"], nulls="zero")
+    assert batch["boxes.score"].tolist() == [[0.0, 0.0], [0.5]]
+    for column, nulls in (("id", "raise"), ("id", "nan"), ("score", "raise")):
+        place = rf"0\.parquet, row group 0, column `boxes.{column}`.*, row 0"
+        with pytest.raises(NullValueError, match=place):
+            list(FastParquetDataset(tmp_path, columns=[f"boxes.{column}"], nulls=nulls))
     columns = ["boxes.cls", "boxes.id"]
     pack = Pack("boxes.cls", 3, along=["boxes.id"])
     (packed,) = FastParquetDataset(tmp_path, columns=columns, nulls="zero", pack=pack)

@@ -1,14 +1,17 @@
-"""nulls="zero" and nulls="mask": columns with nulls that no spec speaks of."""
+"""The rules of nulls=: columns with nulls that no spec speaks of."""
 
 import math
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import torch
 from torch.utils.data import DataLoader
 
+import fastload
 from fastload import (
     Codes,
     Column,
@@ -72,7 +75,7 @@ ORDERS = [
 
 
 @pytest.mark.parametrize("options", ORDERS, ids=str)
-def test_nulls_become_zero_and_nan(path, options):
+def test_nulls_become_zero(path, options):
     got = read(path, nulls="zero", **options)
     assert len(got) == 8
     for i in got["full"]:
@@ -81,11 +84,293 @@ def test_nulls_become_zero_and_nan(path, options):
         assert got["b"][at] == (not null(i))
         assert got["s"][at] == ("" if null(i) else str(i))
         assert got["l"][at] == ([] if null(i) else [i, 0, i])
+        assert got["f"][at] == (0 if null(i) else i / 2)
+        assert got["v"][at] == ([0, 0] if null(i) else [i, i])
+
+
+@pytest.mark.parametrize("options", ORDERS, ids=str)
+def test_nulls_of_floats_become_nan(path, options):
+    columns = {"f": "f", "full": "full", "x": ["i", "f"], "double": Column("j", "float64")}
+    got = read(path, columns=columns, nulls="nan", **options)
+    assert set(got) == set(columns)
+    for at, i in enumerate(got["full"]):
+        doubled = got["double"][at]
+        assert math.isnan(doubled) if i % 5 == 1 else doubled == i
         if null(i):
             assert math.isnan(got["f"][at])
-            assert all(map(math.isnan, got["v"][at]))
+            assert all(map(math.isnan, got["x"][at]))
         else:
-            assert (got["f"][at], got["v"][at]) == (i / 2, [i, i])
+            assert (got["f"][at], got["x"][at]) == (i / 2, [i, i / 2])
+
+
+NAN = float("nan")
+# For each kind of null: the files; the columns; the value in place of the null with nulls="nan"
+# (None = an error) and with "zero"; and whether footers tell of the null before a pass.
+KINDS = {
+    "float": ([{"x": pa.array([1, None], pa.float32())}], None, NAN, 0, True),
+    "double": ([{"x": pa.array([1, None], pa.float64())}], None, NAN, 0, True),
+    "half": ([{"x": pa.array([np.float16(1), None], pa.float16())}], None, NAN, 0, True),
+    "int": ([{"x": [1, None]}], None, None, 0, True),
+    "bool": ([{"x": [True, None]}], None, None, False, True),
+    "string": ([{"x": ["a", None]}], None, None, "", True),
+    "time": ([{"x": pa.array([1, None], pa.timestamp("ms"))}], None, None, 0, True),
+    "list": ([{"x": [[1], None]}], None, None, [], False),
+    "list of floats": ([{"x": [[1.0], None]}], None, None, [], False),
+    "element": ([{"x": [[1], [1, None]]}], None, None, [1, 0], False),
+    "float element": ([{"x": [[1.0], [1.0, None]]}], None, [1, NAN], [1, 0], False),
+    "missing float": ([{"x": [1.0], "y": [1]}, {"y": [2]}], ["x"], NAN, 0, True),
+    "missing int": ([{"x": [1], "y": [1]}, {"y": [2]}], ["x"], None, 0, True),
+    "missing list": ([{"x": [[1]], "y": [1]}, {"y": [2]}], ["x"], None, [], True),
+    "hive key": ([{"k": 5, "y": [1]}, {"k": None, "y": [2]}], {"x": "k"}, None, 0, True),
+    "stack": (
+        [{"f": [1.0, None], "i": [1, None], "y": [1, 2]}],
+        {"x": ["f", "i", "y"]},
+        [NAN, NAN, 2],
+        [0, 0, 2],
+        True,
+    ),
+    "stack of ints": (
+        [{"i": [1, None], "y": [1, 2]}],
+        {"x": Stack(["i", "y"], torch.int64)},
+        None,
+        [0, 2],
+        True,
+    ),
+    "cast to float": ([{"i": [1, None]}], {"x": Column("i", "float32")}, NAN, 0, True),
+    "cast to int": (
+        [{"f": [1.0, None]}],
+        {"x": Column("f", torch.int64)},
+        None,
+        0,
+        True,
+    ),
+    "hash": ([{"i": [1, None]}], {"x": Hash("i", 10)}, None, 0, True),
+}
+
+
+@pytest.fixture(params=KINDS)
+def kind(request, tmp_path):
+    """The kind of null, after its files are written to tmp_path."""
+    files, *kind = KINDS[request.param]
+    for n, columns in enumerate(files):
+        directory = tmp_path
+        if "k" in columns:
+            key = "__HIVE_DEFAULT_PARTITION__" if columns["k"] is None else columns["k"]
+            directory = tmp_path / f"k={key}"
+            directory.mkdir()
+        stored = {name: values for name, values in columns.items() if name != "k"}
+        pq.write_table(pa.table(stored), directory / f"{n}.parquet")
+    return kind
+
+
+def value_of(batches, output="x"):
+    """Return the value in the second row: the null."""
+    values = [batch[output][row] for batch in batches for row in range(batch.rows)]
+    value = values[1]
+    return value.tolist() if isinstance(value, torch.Tensor) else value
+
+
+def same(found, expected):
+    return np.array_equal(
+        np.asarray(found), np.asarray(expected), equal_nan=not isinstance(expected, str)
+    )
+
+
+@pytest.mark.parametrize("batch_size", [1, 100])
+@pytest.mark.parametrize("nulls", ["raise", "nan", "zero", "mask"])
+def test_every_kind_of_null_under_every_rule(kind, nulls, batch_size, tmp_path):
+    columns, as_nan, as_zero, known = kind
+    dataset = FastParquetDataset(tmp_path, columns=columns, nulls=nulls, batch_size=batch_size)
+    assert dataset.num_rows == 2
+    stored = 2 if isinstance(as_nan, list) and known else 1  # a null in two columns of a Stack
+    assert dataset.schema["x"].nulls == (stored if known else 0)
+    assert dataset.head().rows == 2
+    assert dataset.take([0]).rows == 1
+    expected = {"raise": None, "nan": as_nan}.get(nulls, as_zero)
+    if expected is None:
+        passes = iter if known else list  # which raises before a batch, or at it
+        with pytest.raises(NullValueError, match="Expected no null"):
+            passes(dataset)
+        with pytest.raises(NullValueError, match="Expected no null"):
+            dataset.take([1])
+        return
+    assert same(value_of(dataset), expected)
+    assert same(value_of([dataset.take([0, 1])]), expected)
+    if nulls == "mask":
+        stack = isinstance(columns, dict) and isinstance(columns["x"], (list, Stack))
+        element = isinstance(expected, list) and not known and len(expected) > 0
+        valid = [False] * (len(expected) - 1) + [True] if stack else element
+        assert value_of(dataset, "x__valid") == valid
+    else:
+        assert "x__valid" not in dataset.schema
+
+
+@pytest.mark.parametrize("nulls", ["raise", "nan"])
+def test_a_dataset_with_nulls_can_be_made_and_shown(path, nulls):
+    def double(batch):
+        batch["full"] = batch["full"] * 2
+        return batch
+
+    for options in ({}, {"preprocess": double}, {"shuffle": True}, {"limit": 3}):
+        dataset = FastParquetDataset(path, nulls=nulls, **options)
+        text = str(dataset)
+        for name, count in (("i", 143), ("j", 200), ("f", 143), ("b", 143), ("s", 143)):
+            assert dataset.schema[name].nulls == count, options
+            (line,) = (line for line in text.splitlines() if line.split()[0] == name)
+            assert line.endswith(f"  {count} nulls")
+        for name in ("l", "full"):  # footers count empty lists as nulls
+            assert dataset.schema[name].nulls == 0
+        assert text.count(" nulls") == 5
+        assert dataset.num_rows == ROWS
+        head = dataset.head(10)
+        assert head["f"].tolist() == [0 if null(i) else i / 2 for i in range(10)][: head.rows]
+        assert head["f__valid"].tolist() == [not null(i) for i in range(10)][: head.rows]
+        for _ in range(2):
+            with pytest.raises(NullValueError, match="Expected no nulls, got 143 "):
+                iter(dataset)
+        taken = FastParquetDataset(path, nulls=nulls, exclude=["l"], **options)
+        assert taken.take([0, -1]).rows == 2
+        assert taken.by_index()[0].keys() == taken.schema.keys()
+        with pytest.raises(NullValueError, match=r"Expected no null, got one .* row 3"):
+            taken.take([0, 3])
+
+
+def test_counts_of_nulls_are_not_part_of_equality(tmp_path):
+    for name, values in (("a", [1, None]), ("b", [1, 2])):
+        pq.write_table(pa.table({"x": values}), tmp_path / f"{name}.parquet")
+    fields = [FastParquetDataset(tmp_path / f"{name}.parquet").schema["x"] for name in "ab"]
+    assert [field.nulls for field in fields] == [1, 0]
+    assert fields[0] == fields[1]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_first_step_of_a_loader_raises(path, workers):
+    seen = []
+
+    def see(batch):
+        seen.append(batch.rows)
+        return batch
+
+    dataset = FastParquetDataset(path, preprocess=see)
+    loader = DataLoader(dataset, batch_size=None, num_workers=workers)
+    with pytest.raises(NullValueError, match=r"Expected no nulls, got 143 .* column `i`"):
+        next(iter(loader))
+    assert seen == []
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_mix_raises_before_a_batch(path, tmp_path, workers):
+    pq.write_table(pa.table({"full": range(1000)}), tmp_path / "full.parquet")
+
+    def mixed(**options):
+        sources = {
+            "whole": FastParquetDataset(tmp_path),
+            "holes": FastParquetDataset(path, **options),
+        }
+        return fastload.mix(sources, {"whole": 1000, "holes": 1}, stop="all")
+
+    mix = mixed()
+    assert mix.schema["holes"]["i"].nulls == 143
+    with pytest.raises(NullValueError, match=r"Expected no nulls, got 143 .* column `i`"):
+        next(iter(DataLoader(mix, batch_size=None, num_workers=workers)))
+    batches = list(DataLoader(mixed(nulls="mask"), batch_size=None, num_workers=workers))
+    assert sum(batch.rows for batch in batches) == 2000
+
+
+def plain(batch):
+    return batch
+
+
+def every_other(batch):
+    return {name: values[::2] for name, values in batch.items()}
+
+
+def test_rows_that_are_prepared_at_once_raise_at_once(path, tmp_path):
+    options = {"columns": ["f", "full"], "preprocess": every_other, "cache": tmp_path}
+    with pytest.raises(NullValueError, match="Expected no nulls, got 143 "):
+        FastParquetDataset(path, **options)
+    with FastParquetDataset(path, **options, nulls="zero") as zeros:
+        assert zeros.num_rows < ROWS
+    with pytest.raises(NullValueError, match="Expected no nulls, got 143 "):
+        FastParquetDataset(path, **options)
+    with pytest.raises(NullValueError, match="Expected no nulls, got 143 "):
+        fastload.prepare(FastParquetDataset(path, columns=["f", "full"]), tmp_path / "prepared")
+
+
+def test_a_cache_of_prepared_rows_raises_before_a_batch(path, tmp_path):
+    options = {"columns": ["f", "full"], "preprocess": plain, "cache": tmp_path}
+    dataset = FastParquetDataset(path, **options)
+    assert "143 nulls" in str(dataset)
+    assert set(dataset.schema) == {"f", "full"}
+    assert dataset.head().rows > 0
+    for _ in range(2):
+        with pytest.raises(NullValueError, match="Expected no nulls, got 143 "):
+            iter(dataset)
+    with pytest.raises(NullValueError, match="Expected no nulls, got 143 "):
+        dataset.warm_cache(progress=False)
+    # What another rule has kept is not read.
+    with FastParquetDataset(path, **options, nulls="zero") as zeros:
+        for _ in range(2):
+            assert not torch.cat([batch["f"] for batch in zeros]).isnan().any()
+    with pytest.raises(NullValueError, match="Expected no nulls, got 143 "):
+        iter(FastParquetDataset(path, **options))
+    with FastParquetDataset(path, **options, nulls="nan") as nan:
+        for _ in range(2):
+            assert torch.cat([batch["f"] for batch in nan]).isnan().any()
+
+
+def test_the_schema_after_steps_needs_no_rule(path):
+    def named(batch):
+        batch["text"] = torch.tensor([len(word) for word in batch["s"]])
+        return batch
+
+    columns = ["s", "l", "full"]
+    for options in ({}, {"filters": [("full", ">=", 3)]}, {"provenance": True}):
+        dataset = FastParquetDataset(path, columns=columns, preprocess=named, **options)
+        assert set(dataset.schema) >= {"s", "l", "full", "text"}
+        assert dataset.schema["text"].dtype == torch.int64
+        with pytest.raises(NullValueError):
+            list(dataset)
+
+
+@pytest.mark.parametrize("nulls", ["raise", "nan"])
+def test_with_filters_only_kept_rows_count(path, nulls):
+    for column in ("i", "s", *(["f"] if nulls == "raise" else [])):
+        options = {"columns": [column, "full"], "nulls": nulls}
+        kept = FastParquetDataset(path, filters=[("full", "in", [4, 5, 6])], **options)
+        assert sum(batch.rows for batch in kept) == 3
+        kept = FastParquetDataset(path, filters=pc.field(column).is_valid(), **options)
+        assert sum(batch.rows for batch in kept) == sum(not null(i) for i in range(ROWS))
+        kept = FastParquetDataset(path, filters=[("full", "in", [4, 10])], **options)
+        with pytest.raises(NullValueError, match="Expected no null, got one"):
+            list(kept)
+        split = FastParquetDataset(path, split=("full", 0.0, 1.0), **options)
+        with pytest.raises(NullValueError, match="Expected no null"):
+            list(split)
+
+
+def test_a_dataset_without_rows_raises_nothing(path, tmp_path):
+    empty = pq.read_table(path).slice(0, 0)
+    pq.write_table(empty, tmp_path / "a.parquet")
+    pq.write_table(empty.select(["i"]), tmp_path / "b.parquet")
+    assert list(FastParquetDataset(tmp_path)) == []
+
+
+def test_the_message_counts_all_nulls_of_a_column(tmp_path):
+    names = [f"c{n}" for n in range(12)]
+    for number in range(2):
+        values = pa.array([None] * 1200 + [1], pa.float32())
+        pq.write_table(pa.table([values] * 12, names), tmp_path / f"{number}.parquet")
+    pq.write_table(pa.table({"other": range(10)}), tmp_path / "2.parquet")
+    with pytest.raises(NullValueError) as raised:
+        iter(FastParquetDataset(tmp_path, columns=names))
+    others = ", ".join(f"`c{n}` (2,410)" for n in range(1, 9))
+    assert str(raised.value).startswith(
+        "Expected no nulls, got 2,410 (write Column('c0', fill=...) or Column('c0', valid=True), "
+        f"and the same for {others} and 3 more; for all columns at once pass "
+        'nulls="nan" (for floats), "zero" or "mask") - at '
+    )
+    assert str(raised.value).endswith("0.parquet, row group 0, column `c0`")
 
 
 @pytest.mark.parametrize("options", ORDERS, ids=str)
@@ -181,7 +466,7 @@ def test_the_check_of_kept_rows_says_what_to_pass(path):
     with FastParquetDataset(path, columns=["i"], nulls="zero") as dataset:
         batches = list(dataset)
     table = pq.read_table(path, columns=["i"])
-    with pytest.raises(ValueError, match='nulls="zero" or "mask", pass the dataset or its loader'):
+    with pytest.raises(ValueError, match='nulls="nan", "zero" or "mask", pass the dataset or'):
         assert_same_rows(batches, table)
     assert_same_rows(batches, table, {"i": Column("i", fill=0)})
 
@@ -207,7 +492,7 @@ def test_an_index_of_pandas_that_a_file_lacks_is_to_be_excluded(tmp_path):
     pq.write_table(pa.table({"x": [1], "__index_level_0__": [7]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"x": [2]}), tmp_path / "b.parquet")
     with pytest.raises(NullValueError, match=r'pass exclude=\["__index_level_0__"\]') as error:
-        FastParquetDataset(tmp_path)
+        iter(FastParquetDataset(tmp_path))
     assert "b.parquet, which has no value for column `__index_level_0__`" in str(error.value)
     assert FastParquetDataset(tmp_path, exclude=["__index_level_0__"]).num_rows == 2
 
@@ -217,19 +502,19 @@ def test_another_spelling_of_a_column_is_named(tmp_path):
         pq.write_table(pa.table([[n], [n / 2]], names=names), tmp_path / f"{n}.parquet")
     expected = "1.parquet, which has no value for column `UserId` but a column `userid`"
     with pytest.raises(NullValueError, match=expected):
-        FastParquetDataset(tmp_path, columns=["UserId"])
+        iter(FastParquetDataset(tmp_path, columns=["UserId"]))
     with pytest.warns(UserWarning, match=r"in case alone.*: `P` and `p` - at .*1\.parquet$"):
-        batch = FastParquetDataset(tmp_path, columns=["P"]).head(3)
+        (batch,) = FastParquetDataset(tmp_path, columns=["P"], nulls="nan")
     assert batch["P"].isnan().tolist() == [False, True, True]
     # A file that has neither comes first.
     (tmp_path / "2.parquet").rename(tmp_path / "00.parquet")
     with pytest.warns(UserWarning, match=r"in case alone.*: `P` and `p` - at .*1\.parquet$"):
-        FastParquetDataset(tmp_path, columns=["P"])
+        FastParquetDataset(tmp_path, columns=["P"], nulls="zero")
 
 
-def test_the_message_names_both_words(path):
-    with pytest.raises(NullValueError, match='nulls="zero" or nulls="mask"'):
-        FastParquetDataset(path)
+def test_the_message_names_all_words(path):
+    with pytest.raises(NullValueError, match=r'nulls="nan" \(for floats\), "zero" or "mask"'):
+        iter(FastParquetDataset(path))
 
 
 @pytest.mark.parametrize("options", [*ORDERS, {"world_size": 3, "rank": 2}], ids=str)

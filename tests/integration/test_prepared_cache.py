@@ -135,7 +135,7 @@ def lose_values(paths):
 
 @pytest.mark.parametrize("options", EVERY, ids=lambda options: "-".join(options) or "plain")
 def test_the_same_batches(paths, tmp_path, options):
-    options = {"preprocess": added, **options}
+    options = {"preprocess": added, "nulls": "nan", **options}
     if "global_batch_size" not in options:
         options = {"batch_size": 256, **options}
     cache = tmp_path / "cache"
@@ -188,7 +188,7 @@ def sizes_of(paths):
 
 
 def test_any_parquet_tool_reads_the_rows(stored, tmp_path):
-    with FastParquetDataset(stored, preprocess=scaled, cache=tmp_path) as dataset:
+    with FastParquetDataset(stored, preprocess=scaled, cache=tmp_path, nulls="nan") as dataset:
         dataset.warm_cache(progress=False)
     made = [path for path, *_ in made_in(tmp_path)]
     table = pa.concat_tables(

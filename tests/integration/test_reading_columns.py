@@ -72,7 +72,8 @@ def bytes_read_by_this_process():
 def test_only_the_columns_asked_for_are_read(path, names, shuffle):
     wanted = chunk_bytes(path, names)
     columns = {n: Column(n, fill="" if n == "text" else None) for n in names}
-    with FastParquetDataset(path, columns=columns, threads=2, shuffle=shuffle) as dataset:
+    options = {"nulls": "nan", "threads": 2, "shuffle": shuffle}
+    with FastParquetDataset(path, columns=columns, **options) as dataset:
         before = bytes_read_by_this_process()
         assert sum(batch.rows for batch in dataset) == ROWS
         after = bytes_read_by_this_process()
@@ -160,7 +161,7 @@ def test_nulls(path, table):
         "both": Column("nullable", torch.float32, fill=0.5, valid=True),
         "text": Column("text", fill="none", valid=True),
     }
-    batch = whole(path, columns)
+    batch = whole(path, columns, nulls="nan")
     valid = table["nullable"].is_valid().to_numpy()
     stored = table["nullable"].fill_null(0).to_numpy()
     assert (np.isnan(batch["nan"].numpy()) == table["x64"].is_null().to_numpy()).all()
@@ -173,18 +174,21 @@ def test_nulls(path, table):
     assert (batch["text__valid"].numpy() == table["text"].is_valid().to_numpy()).all()
 
 
+@pytest.mark.parametrize("column", ["nullable", "x64"])
 @pytest.mark.parametrize("statistics", [True, False])
-def test_nulls_without_a_fill(table, tmp_path, statistics):
-    """Told by the footer at once, and without statistics while iterating."""
+def test_nulls_without_a_fill(table, tmp_path, statistics, column):
+    """Told by the footer before the first batch, and without statistics while iterating."""
     path = tmp_path / "n.parquet"
     pq.write_table(table, path, row_group_size=700, write_statistics=statistics)
 
     def read():
-        with FastParquetDataset(path, columns=["n01", "nullable"], threads=1) as dataset:
+        with FastParquetDataset(path, columns=["n01", column], threads=1) as dataset:
+            batches = iter(dataset)
             assert not statistics
-            list(dataset)
+            list(batches)
 
-    with pytest.raises(NullValueError, match=r"fill=.*valid=True.*n\.parquet, row group 0.*`null"):
+    place = rf"fill=.*valid=True.*n\.parquet, row group 0.*`{column}`"
+    with pytest.raises(NullValueError, match=place):
         read()
 
 
@@ -214,7 +218,7 @@ def test_stack_widths(path, table, width):
 
 
 def test_stack_keeps_nan(path, table):
-    stack = whole(path, {"s": Stack(["x32", "x64"])})["s"]
+    stack = whole(path, {"s": Stack(["x32", "x64"])}, nulls="nan")["s"]
     assert (torch.isnan(stack[:, 1]).numpy() == table["x64"].is_null().to_numpy()).all()
     assert not torch.isnan(stack[:, 0]).any()
 

@@ -154,6 +154,11 @@ def _shaped(r, files):
     return r.randint(100, max(100, most)) if r.random() < 0.12 else 0
 
 
+def _nulls(seed, drawn):
+    """The rule of nulls: "nan" in half of the programs for which "raise" was drawn."""
+    return "nan" if drawn == "raise" and random.Random(f"{seed} nulls").random() < 0.5 else drawn
+
+
 def drawn(seed):
     """Draw a program: a dict of plain values."""
     r = random.Random(seed)
@@ -204,7 +209,7 @@ def drawn(seed):
         "twice": r.random() < 0.5,
         "hive": r.choice([None, None, "", "x"]),
         "form": form,
-        "nulls": r.choice(["raise", "zero", *([] if "pack" in form else ["mask"])]),
+        "nulls": _nulls(seed, r.choice(["raise", "zero", *([] if "pack" in form else ["mask"])])),
         "filters": r.choice([*[None] * 6, *FILTERS]),
         "split": r.choice([None, None, None, ("id", 0.2, 0.8), ("id", 0, 0.1)]),
         "limit": r.choice([None, None, None, r.randint(0, 60), 1000]),

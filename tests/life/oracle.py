@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from drawing import ADDED, FILTERS, TOKENS, WIDE, values_of
-from spec_cases import is_number, spec_of, stack_of
+from spec_cases import is_number, needs_no_fill, spec_of, stack_of
 
 from fastload import Column, TokenBudget
 from fastload.rows.predicate import parse_split
@@ -161,9 +161,9 @@ class Oracle:
         again = [*own, "t", "l", "p", *(["h"] if p["hive"] is not None else [])]
         columns = {}
         for name in again if p["twice"] else own:
-            columns[f"{name}, again"] = spec_of(Random(f"{p['seed']} {name} again"), leaves[name])
+            columns[f"{name}, again"] = self._drawn_spec(f"{name} again", leaves[name])
         for name in own:
-            columns[name] = spec_of(Random(f"{p['seed']} {name}"), leaves[name])
+            columns[name] = self._drawn_spec(name, leaves[name])
         base = {
             "id": "id",
             "hurt": "hurt",
@@ -181,6 +181,13 @@ class Oracle:
         if numbers:
             base["stack of any"] = stack_of(r, numbers)
         return {**columns, **base}
+
+    def _drawn_spec(self, output, leaf):
+        """Any spec that fits the leaf's values; its nulls may be left to the dataset's `nulls`."""
+        seed, nulls = self.program["seed"], self.program["nulls"]
+        if needs_no_fill(leaf, nulls) and Random(f"{seed} {output} nulls").random() < 0.3:
+            return Column(leaf.name)
+        return spec_of(Random(f"{seed} {output}"), leaf)
 
     def ids(self, rows):
         """The numbers of rows among those of all files, given as `rows_of` gives rows."""

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from fastload import Codes, Column, Fixed, Hash, Pad, Stack
 from fastload.testing.expected_numbers import is_binary, is_text
-from support.stored_tables import fill_of, has_nulls
+from support.stored_tables import becomes_float, fill_of, has_nulls
 
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 # By the bits and sign of integers, dtypes that all of them fit.
@@ -66,6 +66,8 @@ def spec_of(r, leaf):
     specs = [Column(name, fill=fill), Column(name, fill=fill, valid=True), Column(name, valid=True)]
     if not has_nulls(leaf):
         specs.append(Column(name))
+    if becomes_float(leaf):
+        specs.append(Column(name, fill=float("nan")))
     kind = leaf.values.type
     is_bytes = is_text(kind) or is_binary(kind)
     if kind in INTEGERS:
@@ -93,6 +95,13 @@ def spec_of(r, leaf):
         keep=r.choice(["first", "last"]),
         mask=r.choice([False, True]),
     )
+
+
+def needs_no_fill(leaf, nulls):
+    """Whether a Column without `fill` reads the leaf, by the `nulls` argument of a dataset."""
+    if not has_nulls(leaf) or nulls in ("zero", "mask"):
+        return True
+    return nulls == "nan" and becomes_float(leaf) and not any(level.nulls for level in leaf.levels)
 
 
 def codable(words):

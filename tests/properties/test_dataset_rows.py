@@ -132,6 +132,7 @@ def test_thread_counts_agree_over_epochs(tmp_path, shuffle):
             batch_size=900,
             shuffle=shuffle,
             shuffle_window=10_000,
+            nulls="nan",
             threads=threads,
         ) as dataset:
             batches = [*dataset, *dataset]

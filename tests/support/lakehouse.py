@@ -78,7 +78,7 @@ def _values(column):
 
 def _value(value):
     if isinstance(value, float) and math.isnan(value):
-        return None  # fastload reads a null of floats as NaN
+        return None  # NaN does not equal itself
     return tuple(map(_value, value)) if isinstance(value, list) else value
 
 

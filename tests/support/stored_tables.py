@@ -79,7 +79,5 @@ def becomes_float(leaf):
 
 
 def has_nulls(leaf):
-    """Return True if a leaf has a null that needs a fill: a null list, or one not of floats."""
-    if any(lists.nulls for lists in leaf.levels):
-        return True
-    return leaf.values.null_count > 0 and not becomes_float(leaf)
+    """Return True if a leaf has a null, which needs a fill: a null list or a null value."""
+    return leaf.values.null_count > 0 or any(lists.nulls for lists in leaf.levels)

@@ -13,10 +13,10 @@ namespace fastload {
 namespace {
 
 Status NoValue() {
-  return MakeError(
-      ErrorKind::kNullValue,
-      "Expected no null, got one: the file has no value for this column "
-      "(write fill= or valid=True for it, or nulls=\"zero\" or \"mask\" for all)");
+  return MakeError(ErrorKind::kNullValue,
+                   "Expected no null, got one: the file has no value for this column "
+                   "(write fill= or valid=True for it, or nulls=\"nan\" (for floats), "
+                   "\"zero\" or \"mask\" for all)");
 }
 
 // Returns the value of every row of the file: the constant, else the fill, else null.

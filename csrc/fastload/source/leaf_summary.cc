@@ -7,6 +7,7 @@ namespace {
 void Add(const LeafTotals& totals, size_t file, LeafSummary* summary) {
   summary->values += totals.values;
   summary->value_bytes += totals.value_bytes;
+  summary->nulls += totals.nulls;
   if (totals.null_row_group == LeafTotals::kUnknown) summary->nulls_known = false;
   if (summary->null_file >= 0 || totals.null_row_group < 0) return;
   summary->null_file = static_cast<int64_t>(file);

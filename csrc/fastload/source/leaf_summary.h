@@ -19,6 +19,8 @@ struct LeafSummary {
   // The first row group, by file, that is known to contain a null; -1: none.
   int64_t null_file = -1;
   int64_t null_row_group = -1;
+  // Nulls that footers tell of, at any level of lists.
+  int64_t nulls = 0;
   // False if some row group may contain a null that its footer does not tell of.
   bool nulls_known = true;
 };

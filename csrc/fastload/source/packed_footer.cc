@@ -85,6 +85,7 @@ LeafTotals TotalsOf(const std::vector<FooterChunk>& chunks) {
     totals.values += chunk.values;
     totals.value_bytes +=
         chunk.value_bytes >= 0 ? chunk.value_bytes : chunk.uncompressed_bytes;
+    totals.nulls += std::max<int64_t>(chunk.nulls, 0);
     if (totals.null_row_group < 0 && chunk.nulls > 0) {
       totals.null_row_group = static_cast<int64_t>(g);
     } else if (totals.null_row_group < 0 && chunk.nulls < 0) {

@@ -20,6 +20,7 @@ struct LeafTotals {
   // The first row group that is known to contain a null; -1: no row group contains one;
   // kUnknown: none is known, but some row groups don't say.
   int64_t null_row_group = -1;
+  int64_t nulls = 0;  // as in LeafSummary
   static constexpr int64_t kUnknown = -2;
 
   bool known() const { return values >= 0; }

@@ -40,6 +40,7 @@ from fastload.dataset.weights import DatasetWeights
 from fastload.engine.budget import resolve_window
 from fastload.engine.first_rows import fields_after, first_rows
 from fastload.engine.stats import NO_MEMORY, Stats, stats_of
+from fastload.errors import NullValueError
 from fastload.plan.position import Position
 from fastload.plan.sequence import choose_window, rows_of_share
 from fastload.plan.units.canonical import row_units, slice_options
@@ -233,12 +234,11 @@ class FastParquetDataset(Resumable):
             `__file__` is an int32 index into `files`, `__row__` the int64 number of the row in
             that file.
         nulls: What becomes of nulls in columns without `fill` and `valid` of their own.
-            "nan": NaN in a float column, and an error in any other. "raise": the same today; a
-            later version will also refuse nulls in floats. "zero": 0, False or empty; NaN in
-            floats. "mask": as "zero", and each output whose files have a null
-            (or do not say) gets an output `<output>__valid`, a bool tensor (B,) that is True where
-            the value is not null; for a `Stack`, it is (B, F). A `Codes` has a code for nulls, and
-            no such output.
+            "raise": a pass raises `NullValueError`, before its first batch if the footers show the
+            nulls. "nan": NaN in a float column, and an error in any other. "zero": 0, False or
+            empty. "mask": as "zero", and each output whose files have a null (or do not say) gets
+            an output `<output>__valid`, a bool tensor (B,) that is True where the value is not
+            null; for a `Stack`, it is (B, F). A `Codes` has a code for nulls, and no such output.
         exclude: Names of columns to leave out; the name of a struct leaves out all its fields.
         offset: Number of rows to leave out at the start of the epoch's sequence.
             `offset=n` and `limit=n` share no row and miss none if all else is equal. If the
@@ -270,9 +270,11 @@ class FastParquetDataset(Resumable):
 
     Raises:
         SourceNotFoundError, CorruptFileError, StorageError: The files of `source` cannot be read.
-        ColumnNotFoundError, SchemaError, UnsupportedTypeError, NullValueError: Columns do not
-            exist, have no common type in the files, cannot be read (encrypted columns), or hold
-            nulls and have no fill. With `filters` or `split`, nulls raise during iteration.
+        ColumnNotFoundError, SchemaError, UnsupportedTypeError: Columns do not exist, have no
+            common type in the files, or cannot be read (encrypted columns).
+        NullValueError: During iteration: a column holds nulls and has no fill. The
+            constructor raises if it reads the rows itself: null lists that `pack` or a
+            `TokenBudget` counts, and with `cache`, steps that change the number of rows.
         ValueError, TypeError: An argument is wrong, or `memory_budget` is too small for the
             windows. During iteration: `preprocess` or `augment` returned something other than a
             mapping of outputs with as many rows. An exception that a step raises is raised
@@ -368,6 +370,8 @@ class FastParquetDataset(Resumable):
             padded=padded,
         )
         self._lists, self._projection, self._outputs = planned[:3]
+        # If some rows are left out, these may be the ones with nulls.
+        self._refusal = planned.lists.refusal if opened.filter_schema is None else ""
         self._columns = (columns, tuple(exclude))
         self._nulls: Nulls = nulls
         self._taker: RowTaker | None = None
@@ -453,13 +457,26 @@ class FastParquetDataset(Resumable):
         if not self._steps:
             return Schema(fields)
         if self._schema is None:
-            with contextlib.closing(self._engines.another(inline=True)) as engine:
-                skip = self._report is not None
-                batch = first_rows(engine, self._rows.row_groups, skip=skip)
             files, seed = self._source.files, self._options.seed
-            after, _ = fields_after(self._steps, batch, fields, seed, files)
+            after, _ = fields_after(self._steps, self._first_rows(), fields, seed, files)
             self._schema = Schema(after)
         return self._schema
+
+    def _first_rows(self) -> Batch:
+        """Return the first rows before the steps; a null that would be an error is 0 there."""
+        row_groups, skip = self._rows.row_groups, self._report is not None
+        try:
+            with contextlib.closing(self._engines.another(inline=True)) as engine:
+                return first_rows(engine, row_groups, skip=skip)
+        except NullValueError:
+            if isinstance(self._by_tokens, Pack):
+                raise
+        columns, exclude = self._columns
+        projection = plan_columns(self._source, columns, exclude=exclude, nulls="zero")
+        extra = self._extra_outputs(self._steps)
+        engines = self._engines.beside(projection, extra, self._steps)
+        with contextlib.closing(engines.another(inline=True)) as engine:
+            return first_rows(engine, row_groups, skip=skip)
 
     @property
     def num_rows(self) -> int:
@@ -530,6 +547,7 @@ class FastParquetDataset(Resumable):
         from fastload.dataset.preparing.preparation import Preparation
 
         self._expect_open()
+        self._refuse_nulls()
         steps = self._lasting_steps.resizing()
         engines = self._engines.beside(self._lists, self._extra_outputs(steps), steps)
         return Preparation(engines, steps, digest(self._source.fingerprint, self._predicate.digest))
@@ -607,6 +625,7 @@ class FastParquetDataset(Resumable):
         rows while a pass is running, call `head`; to read the whole dataset, iterate over a copy:
         `copy.copy(dataset)`.
         """
+        self._refuse_nulls()
         with self._beginning() as (start, part):
             engine = self._engines.of_process(part.workers)
             feed = self._ahead.take(engine, start, part)
@@ -616,6 +635,11 @@ class FastParquetDataset(Resumable):
                 self._units.foresee(self._next_position)
             begun = self._pass = EpochIterator(feed, start, part, self._epochs, of=self._digest)
         return begun
+
+    def _refuse_nulls(self) -> None:
+        """Raise NullValueError if footers show a null that a pass over the rows would meet."""
+        if self._refusal and self.num_rows:
+            raise NullValueError(self._refusal)
 
     def stats(self) -> Stats:
         """Return what the stages have done in this process so far, and the memory they hold."""
@@ -684,6 +708,7 @@ class FastParquetDataset(Resumable):
             since_ns: time at which the first share began; None = now.
         """
         self._expect_open()
+        self._refuse_nulls()
         if self._composed is not None:  # the rows were prepared when the dataset was made
             with showing(progress) as show:
                 show(self.num_rows, self.num_rows)

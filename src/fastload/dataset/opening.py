@@ -107,13 +107,12 @@ class PlannedOutputs(NamedTuple):
             provenance: as for the dataset.
             padded: batches contain `__valid__`.
         """
-        # Nulls raise during iteration if some rows are left out, which may be theirs.
         lists = plan_columns(
             opened.source,
             columns if pack is None else columns_of_pack(pack, columns),
             exclude=exclude,
             nulls=nulls,
-            check_nulls=opened.filter_schema is None,
+            check_nulls=False,  # a dataset with nulls can be made and shown
         )
         steps.check_inputs(output.name for output in lists.outputs)
         if pack is not None:

@@ -139,7 +139,7 @@ def plan_leaf(
         zero: write 0 (or nothing) in place of nulls if `spec` has no fill.
         varying: treat the outermost lists as lists of varying lengths, even if their size is
             fixed.
-        nan: with `zero`, write NaN instead of 0 in floats.
+        nan: write NaN in place of a null float if `spec` has no fill.
 
     Returns:
         The plan, and the item that the core decodes by it.
@@ -235,9 +235,9 @@ def _number(leaf: SelectedLeaf, spec: Column, *, zero: bool, nan: bool) -> tuple
     fill = None
     if spec.fill is not None:
         fill = _encode(leaf.name, encode_number, spec.fill, dtype)
-    elif zero and not (nan and dtype.is_floating_point):
+    elif zero:
         fill = bytes(dtype.itemsize)
-    elif dtype.is_floating_point:
+    elif nan and dtype.is_floating_point:
         fill = _nan(dtype)
     unscaled = stored.kind == "decimal" and not dtype.is_floating_point
     plan = ColumnPlan(
@@ -310,15 +310,15 @@ def _key_kind(leaf: SelectedLeaf, what: str) -> Literal["str", "bytes", "int"] |
     stored = leaf.type
     if stored.kind == "str" or stored.kind == "bytes":
         return stored.kind
-    if pa.types.is_integer(stored.arrow):
+    if pa.types.is_integer(stored.arrow) or stored.is_whole_decimal:
         return "int"
     if stored.kind == "null":
         return None
     floats = pa.types.is_floating(stored.arrow)
     hint = " (pandas stores integers with nulls as floats: write them as Int64)" if floats else ""
     raise SchemaError(
-        f"Expected strings, binary or integers to {what}, got {stored}{hint} - at column "
-        f"`{leaf.name}`"
+        f"Expected strings, binary, integers or decimals of scale 0 to {what}, got {stored}{hint} "
+        f"- at column `{leaf.name}`"
     )
 
 

@@ -91,8 +91,8 @@ class Column:
             have several scales, all values have the largest of these scales.
         fill: value that nulls become: an int, float, str or bytes, as the column holds. In a
             column of lists, null elements become `fill`; a null list becomes empty, or all fill
-            if its size is fixed. With None, a null number is NaN in a float tensor, and every other
-            null raises `NullValueError`, unless the dataset's `nulls` says otherwise.
+            if its size is fixed. With None, a null raises `NullValueError`, unless the dataset's
+            `nulls` says otherwise.
         valid: add the output `<output>__valid`, a bool tensor of shape (B,) that is True where
             the value is not null (in a column of lists: where the whole list of the row is not
             null). Nulls then become 0 (or empty), unless `fill` is given.
@@ -146,8 +146,8 @@ class Stack:
         dtype: dtype of the tensor. float32 holds every integer up to 2**24 exactly: for larger
             ids pass torch.int64.
         fill: number that nulls of every column become; or a mapping from the names of columns to
-            numbers. In a column without a number, nulls become NaN in a float tensor, and raise
-            `NullValueError` otherwise, unless the dataset's `nulls` says otherwise.
+            numbers. In a column without a number, nulls raise `NullValueError`, unless the
+            dataset's `nulls` says otherwise.
 
     Raises:
         TypeError, ValueError: an argument has the wrong type or an invalid value.
@@ -202,7 +202,7 @@ class Stack:
 @hinted(num_buckets="pass buckets=", hash_size="pass buckets=", num_embeddings="pass buckets=")
 @dataclass(frozen=True, slots=True)
 class Hash:
-    """A column of strings, binary or integers as int64 bucket numbers in [0, buckets).
+    """A column of strings, binary, integers or decimals of scale 0 as int64 bucket numbers.
 
     A bucket is XXH64(data, seed) % buckets, where XXH64 is the 64-bit xxHash of the
     specification (https://github.com/Cyan4973/xxHash), read as an unsigned number. The data of a
@@ -245,7 +245,7 @@ class Hash:
 @hinted(default="pass unknown=", categories="pass vocabulary=", vocab="pass vocabulary=")
 @dataclass(frozen=True, slots=True)
 class Codes:
-    """A column of strings, binary or integers as int64 indices into a vocabulary.
+    """A column of strings, binary, integers or decimals of scale 0 as indices into a vocabulary.
 
     Lists take the same form as with `Column`, and hold the codes of their elements.
 
@@ -368,8 +368,7 @@ class Fixed:
     Args:
         name: name of the column in the files, or a `Column`, `Hash` or `Codes` that names the
             column and decides the form of its elements. Where nulls are accepted, a null list
-            becomes a row of `fill`. Without `fill` it becomes a row of 0, or of NaN in a float
-            tensor if the dataset's `nulls` accepts the null.
+            becomes a row of `fill`. Without `fill` it becomes a row of 0.
         size: number of elements of every list, at least 1.
         dtype: dtype of the tensor, as for `Column`.
 

@@ -55,6 +55,9 @@ class Field:
         names: names of the classes whose numbers are the values, of a `ClassLabel` of a Hugging
             Face dataset; () = the values are no labels. Two fields that differ in names alone
             are equal.
+        nulls: number of nulls that the footers of the files show, before filters; 0 if there are
+            none, or if the footers don't say. Two fields that differ in this number alone are
+            equal.
     """
 
     dtype: torch.dtype
@@ -65,6 +68,7 @@ class Field:
     depth: int = 0
     per: Literal["row", "document", "batch"] = "row"
     names: tuple[str, ...] = field(default=(), compare=False)
+    nulls: int = field(default=0, compare=False)
 
     @property
     def item_bytes(self) -> int:
@@ -86,7 +90,8 @@ class Field:
             shape = "Ragged, lists" + " of lists" * (self.depth - 1)
             shape += f" of ({sizes[2:]})" if sizes else ""
         unit = f"in {self.unit}" if self.unit else ""
-        return dtype, shape, "; ".join(filter(None, (unit, self._classes, self.note)))
+        nulls = counted(self.nulls, "null") if self.nulls else ""
+        return dtype, shape, "; ".join(filter(None, (unit, self._classes, nulls, self.note)))
 
     @property
     def _classes(self) -> str:

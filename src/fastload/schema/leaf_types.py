@@ -21,6 +21,8 @@ __all__ = ["NUMBERS", "LeafType", "common_type", "multiplier", "resolve"]
 # Milliseconds of a day: Parquet stores a date64 in days, and a date64 is read in milliseconds.
 _DAY_MS = 86_400_000
 _DAY_S = 86_400
+# A float64 holds every decimal of so many digits.
+_FLOAT_DIGITS = 15
 _TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 # Arrow types whose values a tensor holds unchanged.
@@ -80,6 +82,11 @@ class LeafType:
         """True if values are str or bytes, delivered as a `Ragged`."""
         return self.kind in ("str", "bytes")
 
+    @property
+    def is_whole_decimal(self) -> bool:
+        """True if values are decimals without digits behind the point."""
+        return self.kind == "decimal" and self.arrow.scale == 0
+
 
 def resolve_leaf(arrow: Any, leaf: core.Leaf) -> LeafType:
     """Return the leaf type of a leaf of a file's schema, with the lists around its values.
@@ -129,7 +136,8 @@ def resolve(arrow: Any, logical_type: str) -> LeafType:
     if pa.types.is_decimal(arrow):
         # Decimals stored in different widths have the same values, so they share one type.
         values = pa.decimal256(arrow.precision, arrow.scale)
-        return LeafType(values, "decimal", torch.float64)
+        ids = arrow.scale == 0 and arrow.precision > _FLOAT_DIGITS
+        return LeafType(values, "decimal", torch.int64 if ids else torch.float64)
     return _resolve_time(arrow) or _resolve_bytes(arrow, logical_type)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 
-from fastload.errors import SchemaError
+from fastload.errors import NullValueError, SchemaError
 from fastload.schema.column_plan import ColumnPlan, Item, plan_leaf, row_major
 from fastload.schema.columns import (
     Codes,
@@ -26,7 +26,7 @@ from fastload.schema.encoded_values import encode_number
 from fastload.schema.fields import Field, Schema
 from fastload.schema.leaves import FileLeaves, SelectedLeaf
 from fastload.schema.resolve_names import select
-from fastload.schema.sizes import survey
+from fastload.schema.sizes import PlanSizes, survey
 
 if TYPE_CHECKING:
     from fastload.source.source import Source
@@ -117,12 +117,15 @@ class Projection:
     row_bytes: estimated bytes of one decoded row, at least 1; exact for fixed-width columns.
     staged_row_bytes: estimated bytes of a row that wait beside it until the size of their
         batch is known: lists and strings.
+    refusal: why a pass over all rows would raise NullValueError; "" if footers show no null that
+        is an error.
     """
 
     columns: tuple[ColumnPlan, ...]
     outputs: tuple[OutputPlan, ...]
     row_bytes: int
     staged_row_bytes: int
+    refusal: str = ""
 
     @property
     def schema(self) -> Schema:
@@ -146,12 +149,11 @@ def plan_columns(
             all fields of the struct) and specs; or a mapping from output name to name, spec,
             dtype or list of names, in which "*" with `...` stands for every other column.
         exclude: names of columns and structs to leave out.
-        nulls: what becomes of nulls in columns without `fill` and `valid` of their own. "raise"
-            and "nan": an error, but NaN in floats. "zero": 0, False or empty, but NaN in floats.
-            "mask": as "zero", and `<output>__valid` beside each output whose footers show a null
+        nulls: what becomes of nulls in columns without `fill` and `valid` of their own. "raise":
+            an error. "nan": NaN in floats, otherwise an error. "zero": 0, False or empty. "mask":
+            as "zero", and `<output>__valid` beside each output whose footers show a null
             or don't say: a bool tensor (B,), or (B, F) for a Stack.
-        check_nulls: refuse columns whose footers show nulls for which no fill is given. Callers
-            whose filters may remove the rows with nulls pass False.
+        check_nulls: refuse columns whose footers show nulls for which no fill is given.
 
     Raises:
         ColumnNotFoundError: a column does not exist; the message lists the nearest names.
@@ -267,14 +269,6 @@ class _Planner:
             self._plan(leaf, Column(_STACKED, dtype, fill))[0]
             for leaf, fill in zip(leaves, fills, strict=True)
         ]
-        if self.nulls == "raise":
-            # A null of an integer column would become NaN unsaid.
-            plans = [
-                plan
-                if fill is not None or leaf.type.dtype.is_floating_point
-                else replace(plan, fill=None)
-                for plan, leaf, fill in zip(plans, leaves, fills, strict=True)
-            ]
         columns = tuple(map(self._index, plans))
         units = {leaf.type.unit for leaf in leaves}
         unit = units.pop() if len(units) == 1 else None
@@ -289,13 +283,15 @@ class _Planner:
         plans = tuple(self.plans)
         stacks = (output for output in self.outputs if output.kind == "stack")
         stacked = {column for output in stacks for column in output.columns}
-        sizes = survey(self.files, plans, check_nulls=check_nulls, stacked=stacked)
+        sizes, refusal = survey(self.files, plans, stacked)
+        if refusal and check_nulls:
+            raise NullValueError(refusal)
         kept = [
             index
             for index, output in enumerate(self.outputs)
             if index not in self.masks or any(sizes[c].may_be_null for c in output.columns)
         ]
-        outputs = [self.outputs[index] for index in kept]
+        outputs = [_counting(self.outputs[index], sizes) for index in kept]
         added = {self.outputs[index].name for index in self.masks.intersection(kept)}
         _refuse_equal_names([output.name for output in outputs], added)
         rows = max(1, self.files.source.num_rows)
@@ -306,14 +302,15 @@ class _Planner:
             for output in outputs
         )
         staged = sum(size.staged_bytes(plan, rows) for size, plan in zip(sizes, plans, strict=True))
-        return Projection(plans, tuple(outputs), max(1, row_bytes), staged)
+        return Projection(plans, tuple(outputs), max(1, row_bytes), staged, refusal)
 
     def _plan(
         self, leaf: SelectedLeaf, spec: LeafSpec, *, varying: bool = False
     ) -> tuple[ColumnPlan, Item]:
         if isinstance(spec, Column) and spec.valid:
             return plan_leaf(leaf, spec, zero=True, varying=varying)
-        return plan_leaf(leaf, spec, zero=self.nulls in ("zero", "mask"), nan=True, varying=varying)
+        zero, nan = self.nulls in ("zero", "mask"), self.nulls == "nan"
+        return plan_leaf(leaf, spec, zero=zero, nan=nan, varying=varying)
 
     def _add_valid(self, output: str, spec: LeafSpec, columns: tuple[int, ...]) -> None:
         """Add the `__valid` output of an output, if its spec or `nulls` asks for one."""
@@ -327,6 +324,14 @@ class _Planner:
 
     def _index(self, plan: ColumnPlan) -> int:
         return self.plans.setdefault(plan, len(self.plans))
+
+
+def _counting(output: OutputPlan, sizes: Sequence[PlanSizes]) -> OutputPlan:
+    """Return an output whose field tells how many nulls the footers show."""
+    nulls = sum(sizes[column].nulls for column in output.columns)
+    if not nulls or output.kind in ("valid", "stack_valid"):
+        return output
+    return replace(output, field=replace(output.field, nulls=nulls))
 
 
 # Placeholder for the name of a Column in a Stack: the name of the leaf is used instead.

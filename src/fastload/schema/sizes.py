@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fastload.errors import NullValueError
 from fastload.runtime.native import core
 from fastload.runtime.user_warnings import warn
 from fastload.schema.columns import DTYPES
@@ -26,6 +25,9 @@ OFFSET_BYTES = 8
 # Bytes of a pointer and a length, which represent a str or bytes until its batch has memory.
 _VIEW_BYTES = 16
 
+# Names of columns that a message shows.
+_SHOWN = 8
+
 # The name of the column that holds an index of pandas without a name.
 _INDEX = re.compile(r"__index_level_\d+__")
 
@@ -41,11 +43,13 @@ class PlanSizes:
         value_bytes: number of bytes of all str or bytes values. If a writer left this number out
             of the footer, the size of the pages is used instead.
         may_be_null: footers show a null, or don't say. Footers count an empty list as a null.
+        nulls: number of nulls that footers show; 0 for lists, and where footers don't say.
     """
 
     values: int
     value_bytes: int
     may_be_null: bool = True
+    nulls: int = 0
 
     def ragged_bytes(self, plan: ColumnPlan, rows: int) -> int:
         """Return the mean bytes of a row of the column's Ragged: values and offsets.
@@ -71,36 +75,33 @@ class PlanSizes:
 def survey(
     leaves: FileLeaves,
     plans: Sequence[ColumnPlan],
-    *,
-    check_nulls: bool,
     stacked: Container[int] = (),
-) -> list[PlanSizes]:
-    """Return the sizes of the values of each column.
+) -> tuple[list[PlanSizes], str]:
+    """Return the sizes of the values of each column, and why a pass over all rows would raise.
 
     Args:
         leaves: the leaves of the files.
         plans: the planned columns.
-        check_nulls: refuse columns whose footers show nulls that the plan does not take.
         stacked: indices of the plans of columns of a `Stack`, for the advice of the error.
 
+    Returns:
+        The sizes, and the message for columns whose footers show nulls that the plan does not
+        take, with the location of the first null; "" = there are none.
+
     Raises:
-        NullValueError: a column has nulls that its plan does not take; the message names the
-            location of the first null.
         CorruptFileError: a column chunk lies outside its file.
         UnsupportedTypeError: a column is encrypted.
     """
     files = leaves.source.files
     footers = [file.footer for file in files]
     rows = np.array([footer.num_rows for footer in footers], np.int64)
-    refused = [check_nulls and not plan.takes_nulls for plan in plans]
+    refused = [not plan.takes_nulls for plan in plans]
     # In columns of lists, footers count empty lists as nulls, so their null counts are not used.
-    counted = [
-        refuse and not plan.depth and not plan.list_size
-        for refuse, plan in zip(refused, plans, strict=True)
-    ]
+    counted = [not plan.depth and not plan.list_size for plan in plans]
     summaries = core.summarize_leaves(footers, [plan.leaves for plan in plans])
     sizes = []
     nulls: dict[ColumnPlan, str] = {}
+    counts: dict[ColumnPlan, int] = {}
     spelled: list[str] = []
     for plan, refuse, count, summary in zip(plans, refused, counted, summaries, strict=True):
         lacking = np.array(plan.leaves) < 0
@@ -114,7 +115,8 @@ def survey(
             "",
         )
         may_be_null = summary.null_file >= 0 or not summary.nulls_known or first < len(files)
-        sizes.append(PlanSizes(summary.values, summary.value_bytes + filled, may_be_null))
+        known = (summary.nulls if count else 0) + int(rows[null].sum())
+        sizes.append(PlanSizes(summary.values, summary.value_bytes + filled, may_be_null, known))
         if not refuse:
             if other:
                 spelled.append(f"`{plan.name}` and `{other}` - at {files[first].path}")
@@ -122,26 +124,31 @@ def survey(
         if count and 0 <= summary.null_file < first:
             group = f"row group {summary.null_row_group}, column `{plan.name}`"
             nulls[plan] = f"{files[summary.null_file].path}, {group}"
+            counts[plan] = known
         elif first < len(files):
             nulls[plan] = f"{files[first].path}, which has no value for column `{plan.name}`"
             nulls[plan] += f" but a column `{other}`" if other else ""
+            counts[plan] = known
+    refusal = ""
     if nulls:
-        raise NullValueError(
-            _describe_nulls(nulls, stacked=plans.index(next(iter(nulls))) in stacked)
-        )
-    if spelled:
+        in_stack = plans.index(next(iter(nulls))) in stacked
+        refusal = _describe_nulls(nulls, counts, stacked=in_stack)
+    if spelled and not nulls:
         warn(
             "Expected one spelling of each column, got names that differ in case alone, which are "
             f"different columns, null where a file has the other one: {'; '.join(spelled)}"
         )
-    return sizes
+    return sizes, refusal
 
 
-def _describe_nulls(nulls: Mapping[ColumnPlan, str], *, stacked: bool) -> str:
+def _describe_nulls(
+    nulls: Mapping[ColumnPlan, str], counts: Mapping[ColumnPlan, int], *, stacked: bool
+) -> str:
     """Return the error message for columns with nulls.
 
     Args:
         nulls: the location of the first null of each column.
+        counts: the number of nulls of each column.
         stacked: the first column belongs to a `Stack`.
     """
     first, *others = nulls
@@ -155,8 +162,10 @@ def _describe_nulls(nulls: Mapping[ColumnPlan, str], *, stacked: bool) -> str:
         advice = f"write Column({first.name!r}, fill=...) or Column({first.name!r}, valid=True)"
     names = dict.fromkeys(plan.name for plan in others if plan.name != first.name)
     if names:
-        advice += f", and the same for {', '.join(f'`{name}`' for name in names)}"
-    advice += '; for all columns at once pass nulls="zero" or nulls="mask" to the dataset'
+        shown = [f"`{plan.name}` ({counts[plan]:,})" for plan in others if plan.name in names]
+        more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
+        advice += f", and the same for {', '.join(shown[:_SHOWN])}{more}"
+    advice += '; for all columns at once pass nulls="nan" (for floats), "zero" or "mask"'
     if first.depth:
         advice += '; with Pack, fill= or nulls="zero"'
-    return f"Expected no nulls, got some ({advice}) - at {nulls[first]}"
+    return f"Expected no nulls, got {counts[first]:,} ({advice}) - at {nulls[first]}"

@@ -274,7 +274,7 @@ class FooterCache:
     def __init__(self, schemas: core.FooterSchemas, home: Path | None = None) -> None:
         self._schemas = schemas
         self._directory = CacheDirectory(
-            "footers-3", "footers", "they are read again next time", home
+            "footers-4", "footers", "they are read again next time", home
         )
 
     def load(self, keys: Iterable[FooterKey]) -> dict[str, PackedFooter]:

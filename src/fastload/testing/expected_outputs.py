@@ -70,7 +70,7 @@ class NullRule:
 
     @property
     def zero(self) -> bool:
-        """True if a null becomes 0, False or an empty value, but NaN in floats."""
+        """True if a null becomes 0, False or an empty value."""
         return self.nulls in ("zero", "mask")
 
     def masks(self, output: str, *, has_nulls: bool) -> bool:
@@ -270,7 +270,7 @@ def _fill(leaf: ArrowLeaf, spec: LeafSpec, dtype: torch.dtype, rule: NullRule) -
         return spec.fill
     if isinstance(spec, Column) and spec.valid:
         return 0
-    if dtype.is_floating_point:
+    if dtype.is_floating_point and rule.nulls == "nan":
         return float("nan")
     return 0 if rule.zero else None
 
@@ -300,8 +300,8 @@ def _check_fill(leaf: ArrowLeaf, fill: object) -> None:
     if fill is None:
         raise ValueError(
             "Expected no nulls, got some: pass columns= with fill= or valid=True for them, as the "
-            'dataset has; with nulls="zero" or "mask", pass the dataset or its loader, not batches '
-            f"kept from either - at column `{leaf.name}`"
+            'dataset has; with nulls="nan", "zero" or "mask", pass the dataset or its loader, not '
+            f"batches kept from either - at column `{leaf.name}`"
         )
 
 

@@ -290,7 +290,7 @@ TEST(FixedReader, NullWithoutFillIsAnError) {
   EXPECT_EQ(KindOf(status), ErrorKind::kNullValue);
   EXPECT_EQ(status.message(),
             "Expected no null, got one (write fill= or valid=True for this column, or "
-            "nulls=\"zero\" or \"mask\" for all)");
+            "nulls=\"nan\" (for floats), \"zero\" or \"mask\" for all)");
 }
 
 TEST(FixedReader, ReadsTypeNull) {

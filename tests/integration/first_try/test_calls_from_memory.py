@@ -105,9 +105,13 @@ DATASET = {
     "make(collate_fn=print)": Says(r"list of rows, write DataLoader\(dataset\.by_index\(\)"),
     "make(bach_size=3)": Says("did you mean 'batch_size'"),
     "make(nulls=None)": Says("'raise', 'nan', 'zero' or 'mask'", VALUE),
-    "make(nulls='nan')": Says('pass nulls="zero" or nulls="mask"', fastload.NullValueError),
+    "iter(make(nulls='nan'))": Says('pass nulls="nan" .*"zero" or "mask"', fastload.NullValueError),
     "next(iter(make(nulls='nan', columns={'age': torch.float32})))['age'].isnan().sum()": 9,
-    "make(nulls='raise')": Says('pass nulls="zero" or nulls="mask"', fastload.NullValueError),
+    "iter(make(nulls='raise'))": Says('pass nulls="nan" .*"mask"', fastload.NullValueError),
+    "iter(make(nulls='raise', columns={'age': torch.float32}))": Says(
+        r"got 9 \(write Column\('age', fill=", fastload.NullValueError
+    ),
+    "make(nulls='raise').schema['age'].nulls": 9,
     "make(exclude='age')": Says("exclude as a list of column names"),
 }
 

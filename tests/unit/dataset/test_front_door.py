@@ -126,9 +126,9 @@ def test_print_of_a_dataset_reads_like_a_table(path):
         "  order    shuffled in windows of 524,288 rows, seed 0",
         "  5 outputs",
         "    id    int64    (B,)",
-        "    flag  bool     (B,)",
-        "    x     float32  (B,)",
-        "    word  str      Ragged",
+        "    flag  bool     (B,)           4 nulls",
+        "    x     float32  (B,)           1 null",
+        "    word  str      Ragged         1 null",
         "    tags  int64    Ragged, lists",
     ]
     assert str(dataset.schema).splitlines()[:2] == ["Schema of 5 outputs", "  id    int64    (B,)"]

@@ -212,7 +212,12 @@ def test_every_kind_of_column_follows(directory):
         "tokens": "tokens",
     }
     dataset = FastParquetDataset(
-        directory, columns=columns, filters=filters, batch_size=100, provenance=True
+        directory,
+        columns=columns,
+        filters=filters,
+        nulls="nan",
+        batch_size=100,
+        provenance=True,
     )
     want = pads.dataset(directory).to_table(filter=filters)
     found = {name: [] for name in [*dataset.schema]}
@@ -284,7 +289,7 @@ def test_files_that_differ(tmp_path):
 
 def test_filters_may_remove_the_nulls(directory):
     with pytest.raises(NullValueError, match="fill="):
-        FastParquetDataset(directory, columns=["rare"])
+        iter(FastParquetDataset(directory, columns=["rare"]))
     filters = pc.field("rare").is_valid()
     dataset = FastParquetDataset(directory, columns=["rare"], filters=filters, batch_size=500)
     want = pads.dataset(directory).to_table(filter=filters)["rare"].to_pylist()

@@ -138,8 +138,10 @@ def test_a_writer_without_arrow_schema_has_lists_of_any_length(tmp_path: Path) -
     ],
 )
 def test_nulls(source: Source, spec: Any, fill: bytes | None, null_lists: bool) -> None:
-    projection = plan_columns(source, {"x": spec})
+    projection = plan_columns(source, {"x": spec}, nulls="nan")
     assert projection.columns[0].fill == fill
+    if fill == NAN32:
+        assert plan_columns(source, {"x": spec}, check_nulls=False).columns[0].fill is None
     assert projection.columns[0].null_lists is null_lists
     valid = [output for output in projection.outputs if output.name == "x__valid"]
     assert [(v.kind, v.columns, v.field) for v in valid] == [
@@ -246,7 +248,11 @@ def test_pad(source: Source) -> None:
         (Pad("w", 3), SchemaError, "lists of numbers for Pad `x`, got string"),
         (Pad("l", 3, value=0.5), ValueError, "value of Pad that fits int32, got 0.5 - at col"),
         (Stack(["e"]), SchemaError, r"numeric columns in Stack `x`, got fixed_size_list<float>"),
-        (Hash("ll", 3), SchemaError, "strings, binary or integers to hash, got list<list<double>>"),
+        (
+            Hash("ll", 3),
+            SchemaError,
+            "strings, binary, integers or decimals of scale 0 to hash, got list<list<double>>",
+        ),
         (Hash("e", 3), SchemaError, "to hash, got fixed"),
         (Hash("ll", 3), SchemaError, r"\(pandas stores integers with nulls .* Int64\) - at column"),
         (Hash("day", 3), SchemaError, r"to hash, got list<timestamp\[us\]>"),

@@ -88,7 +88,7 @@ DAY = datetime.date(2024, 1, 2)
     ids=lambda value: str(value.type) if isinstance(value, pa.Array) else "",
 )
 def test_types(tmp_path: Path, array: Any, field: Field, dtype: str) -> None:
-    projection = plan(tmp_path, {"x": array})
+    projection = plan(tmp_path, {"x": array}, nulls="nan")
     assert dict(projection.schema) == {"x": field}
     assert projection.columns[0].dtype == dtype
     assert projection.columns[0].bytes is field.ragged
@@ -113,7 +113,7 @@ COLUMNS = {
 
 
 def test_all_columns_by_dotted_name(tmp_path: Path) -> None:
-    projection = plan(tmp_path, COLUMNS)
+    projection = plan(tmp_path, COLUMNS, nulls="nan")
     assert list(projection.schema) == ["i", "f", "s", "d", "p.x", "p.q.y"]
     assert [column.leaves for column in projection.columns] == [(n,) for n in range(6)]
     # 8 + 4 + (offset 8 + 2 a row) + 8 + 8 + 8, where the writer tells the bytes of the values.
@@ -180,7 +180,15 @@ def test_a_leaf_is_decoded_once(tmp_path: Path) -> None:
     ],
 )
 def test_fill(tmp_path: Path, spec: Column, fill: bytes | None) -> None:
-    assert plan(tmp_path, COLUMNS, {"x": spec}).columns[0].fill == fill
+    assert plan(tmp_path, COLUMNS, {"x": spec}, nulls="nan").columns[0].fill == fill
+    if spec.fill is None and not spec.valid:
+        refused = plan(tmp_path, COLUMNS, {"x": spec}, check_nulls=False).columns[0]
+        assert (refused.fill, refused.takes_nulls) == (None, False)
+        for nulls in ("zero", "mask"):
+            zero = plan(tmp_path, COLUMNS, {"x": spec}, nulls=nulls).columns[0]
+            assert zero.fill == bytes(0 if zero.bytes else getattr(torch, zero.dtype).itemsize)
+    else:
+        assert plan(tmp_path, COLUMNS, {"x": spec}).columns[0].fill == fill
 
 
 @pytest.mark.parametrize(
@@ -215,11 +223,12 @@ def test_decimals(tmp_path: Path) -> None:
 
 def test_null_column(tmp_path: Path) -> None:
     asked = {"a": "n", "b": Column("n", dtype=torch.int64, fill=7)}
-    first, second = plan(tmp_path, {"n": pa.nulls(3)}, asked).columns
+    first, second = plan(tmp_path, {"n": pa.nulls(3)}, asked, nulls="nan").columns
     assert (first.dtype, first.fill, first.cast) == ("float32", NAN32, False)
     assert (second.dtype, second.fill, second.cast) == ("int64", struct.pack("=q", 7), False)
-    with pytest.raises(NullValueError):
-        plan(tmp_path, {"n": pa.nulls(3)}, {"b": Column("n", dtype=torch.int64)})
+    for nulls, dtype in (("raise", None), ("raise", torch.int64), ("nan", torch.int64)):
+        with pytest.raises(NullValueError, match=r"got 3 .* column `n`"):
+            plan(tmp_path, {"n": pa.nulls(3)}, {"b": Column("n", dtype=dtype)}, nulls=nulls)
 
 
 def test_stack(tmp_path: Path) -> None:
@@ -228,19 +237,21 @@ def test_stack(tmp_path: Path) -> None:
         "b": pa.array([1.0, None], pa.float32()),
         "u": pa.array([1, 2], pa.uint64()),
     }
-    projection = plan(tmp_path, columns, {"x": Stack(["a", "b"])})
+    projection = plan(tmp_path, columns, {"x": Stack(["a", "b"])}, nulls="nan")
     assert projection.schema["x"] == Field(torch.float32, shape=(2,))
     assert [(c.dtype, c.cast, c.fill) for c in projection.columns] == [
-        ("float32", True, None),  # a null of integers is never NaN unsaid
+        ("float32", True, NAN32),
         ("float32", False, NAN32),
     ]
+    with pytest.raises(NullValueError, match="column `b`"):  # a null is never NaN unsaid
+        plan(tmp_path, columns, {"x": ["a", "b"]})
     with pytest.raises(NullValueError, match="column `a`"):
         plan(tmp_path, {"a": pa.array([1, None])}, {"x": ["a"]})
     assert projection.outputs[0].columns == (0, 1)
     assert projection.row_bytes == 8
     filled = plan(tmp_path, columns, {"x": Stack(["b", "a"], dtype=torch.float64, fill=-1)})
     assert {c.fill for c in filled.columns} == {struct.pack("=d", -1)}
-    each = plan(tmp_path, columns, {"x": Stack(["b", "a"], fill={"a": 7})})
+    each = plan(tmp_path, columns, {"x": Stack(["b", "a"], fill={"a": 7})}, nulls="nan")
     assert [c.fill for c in each.columns] == [NAN32, struct.pack("=f", 7)]
     listed = plan(tmp_path, columns, {"x": ["a", "u"]})
     assert listed.schema["x"] == Field(torch.float32, shape=(2,))
@@ -288,7 +299,7 @@ def test_unknown_column_that_is_a_key_above_the_source(tmp_path: Path) -> None:
 )
 def test_wrong_columns(tmp_path: Path, asked: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
-        plan(tmp_path, COLUMNS, asked)
+        plan(tmp_path, COLUMNS, asked, nulls="nan")
 
 
 def test_a_column_may_have_the_name_of_a_mask_that_is_not_needed(tmp_path: Path) -> None:
@@ -314,14 +325,19 @@ def test_nulls_shown_by_footers(tmp_path: Path) -> None:
     source = save(tmp_path, columns)
     with pytest.raises(
         NullValueError,
-        match=r"Column\('a', fill=\.\.\.\).*same for `s`.*a\.parquet, row group 1, column `a`",
+        match=r"got 1 .*Column\('a', fill=\.\.\.\).*same for `s` \(1\), `f` \(1\); .*"
+        r"a\.parquet, row group 1, column `a`",
     ):
         plan_columns(source)
-    with pytest.raises(NullValueError, match=r"got some \(write Stack\(\.\.\., fill=\.\.\.\), and"):
+    with pytest.raises(NullValueError, match=r"got 1 \(write Stack\(\.\.\., fill=\.\.\.\), and"):
         plan_columns(source, {"x": Stack(["f", "a"], dtype="int64")})
     plan_columns(source, {"x": Stack(["f", "a"], dtype="int64", fill=0)})
-    plan_columns(source, check_nulls=False)
-    plan_columns(source, ["f"])
+    planned = plan_columns(source, check_nulls=False)
+    assert planned.refusal.startswith("Expected no nulls, got 1 (write Column('a', ")
+    assert [field.nulls for field in planned.schema.values()] == [1, 1, 1]
+    with pytest.raises(NullValueError, match=r"a\.parquet, row group 0, column `f`"):
+        plan_columns(source, ["f"])
+    assert plan_columns(source, ["f"], nulls="nan").refusal == ""
     plan_columns(source, {"a": Column("a", valid=True), "s": Column("s", fill="")})
 
 
@@ -335,7 +351,7 @@ def test_files_agree_by_name(tmp_path: Path) -> None:
     save(tmp_path, {"a": [1], "s": pa.array(["x"]).dictionary_encode()}, "a.parquet")
     save(tmp_path, {"s": pa.array(["x"], pa.large_string()), "b": [1.0], "a": [2]}, "b.parquet")
     save(tmp_path, {"a": [1], "s": ["y"]}, "c.parquet")
-    projection = plan_columns(Source.open(tmp_path))
+    projection = plan_columns(Source.open(tmp_path), nulls="nan")
     leaves = {"a": (0, 2, 0), "s": (1, 0, 1), "b": (-1, 1, -1)}
     assert {c.name: c.leaves for c in projection.columns} == leaves
 
@@ -395,7 +411,7 @@ def test_one_name_for_two_columns(tmp_path: Path) -> None:
 
 
 def test_projection_can_be_pickled(tmp_path: Path) -> None:
-    projection = plan(tmp_path, COLUMNS)
+    projection = plan(tmp_path, COLUMNS, nulls="nan")
     copy = pickle.loads(pickle.dumps(projection))
     assert copy == projection
     assert dict(copy.schema) == dict(projection.schema)

@@ -53,7 +53,7 @@ def cache(home):
 
 
 def packs(home):
-    return sorted(home.glob("footers-3/*/*.pack"))
+    return sorted(home.glob("footers-4/*/*.pack"))
 
 
 def same(footer, expected):
@@ -87,7 +87,7 @@ def test_footers_are_as_they_were(home):
         footer, expected = placed.footer(size, "here"), Footer(tail, size, "here")
         same(footer, expected)
         same(pickle.loads(pickle.dumps(footer)), expected)
-    assert home.joinpath("footers-3").stat().st_mode & 0o777 == 0o700
+    assert home.joinpath("footers-4").stat().st_mode & 0o777 == 0o700
 
 
 def test_another_version_is_not_found(home):

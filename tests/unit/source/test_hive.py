@@ -145,7 +145,9 @@ def test_nulls_of_keys(tmp_path: Path) -> None:
     with pytest.raises(NullValueError, match=rf"k={NULL}/1\.parquet, which has no value .* `k`"):
         plan_columns(source, ["k"])
     write(tmp_path / "all", f"k={NULL}")
-    only_nulls = plan_columns(Source.open(tmp_path / "all"), ["k"])
+    with pytest.raises(NullValueError, match=r"got 2 .* which has no value .* `k`"):
+        plan_columns(Source.open(tmp_path / "all"), ["k"])
+    only_nulls = plan_columns(Source.open(tmp_path / "all"), ["k"], nulls="nan")
     assert only_nulls.schema["k"] == Field(torch.float32)
 
 

@@ -10,11 +10,11 @@ import torch
 from fastload import Codes, Column, Fixed, Hash, Pad, Ragged, Stack
 from fastload.runtime import _core
 from fastload.testing.expected_numbers import cast
-from fastload.testing.expected_outputs import outputs_of
+from fastload.testing.expected_outputs import NullRule, outputs_of
 
 
-def rows_of(array, spec="x", **others):
-    return outputs_of(pa.table({"x": array, **others}), {"out": spec})["out"].rows
+def rows_of(array, spec="x", nulls="nan"):
+    return outputs_of(pa.table({"x": array}), {"out": spec}, NullRule(nulls))["out"].rows
 
 
 NAN = float("nan")
@@ -197,11 +197,34 @@ def test_fixed_of_lists_of_other_lengths():
 
 def test_pad_and_stack():
     table = pa.table({"l": LISTS, "i": pa.array([1, None, 3, 4]), "f": [0.5, 1.5, 2.5, None]})
-    outputs = outputs_of(table, {"p": Pad(Column("l", valid=True), 1), "s": Stack(["i", "f"])})
+    columns = {"p": Pad(Column("l", valid=True), 1), "s": Stack(["i", "f"])}
+    outputs = outputs_of(table, columns, NullRule("nan"))
     assert list(outputs) == ["p", "p__length", "p__valid", "s"]
     assert outputs["p__length"].rows.tolist() == [1, 0, 0, 1]
     assert outputs["p__valid"].rows.tolist() == [True, False, True, True]
     assert same(outputs["s"].rows, [[1.0, 0.5], [NAN, 1.5], [3.0, 2.5], [4.0, NAN]])
+    outputs = outputs_of(table, columns, NullRule("zero"))
+    assert same(outputs["s"].rows, [[1.0, 0.5], [0.0, 1.5], [3.0, 2.5], [4.0, 0.0]])
+    with pytest.raises(ValueError, match=r"Expected no nulls, .* column `i`"):
+        outputs_of(table, columns)
+
+
+FLOATS = [
+    pa.array([1.5, None], pa.float16()),
+    pa.array([1.5, None], pa.float32()),
+    pa.array([Decimal("1.50"), None], pa.decimal128(5, 2)),
+    pa.array([[1.5, None]]),
+    pa.array([[1.5, None]], pa.list_(pa.float64(), 2)),
+]
+
+
+@pytest.mark.parametrize("array", FLOATS, ids=lambda array: str(array.type))
+def test_nulls_of_floats(array):
+    for nulls, value in (("nan", NAN), ("zero", 0.0), ("mask", 0.0)):
+        rows = rows_of(array, nulls=nulls).tolist()
+        assert repr(rows) in (repr([1.5, value]), repr([[1.5, value]]))
+    with pytest.raises(ValueError, match=r"Expected no nulls, .* column `x`"):
+        rows_of(array, nulls="raise")
 
 
 def test_tensors():

@@ -16,6 +16,7 @@ from fastload import FastParquetDataset
 from fastload.plan import parts
 from fastload.runtime.cores import available_cores
 from fastload.runtime.units import ago, counted, duration_of, million, size_of
+from fastload.tools import self_test
 from fastload.tools.bench import sample
 from fastload.tools.cli import bench, cache, doctor, inspect
 from fastload.tools.cli.main import main
@@ -70,6 +71,21 @@ def test_doctor_says_what_is_installed(capsys, tmp_path, monkeypatch):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "versions"
     assert max(map(len, lines)) <= 80
+
+
+def test_doctor_says_what_does_not_work(capsys, monkeypatch):
+    assert main(["doctor"]) == 0
+    assert capsys.readouterr().out.endswith("in this process and in a worker process.\n")
+
+    def wrong(batches):
+        raise ValueError("Expected other rows")
+
+    monkeypatch.setattr(self_test, "_check", wrong)
+    assert main(["doctor"]) == 1
+    out = capsys.readouterr().out
+    assert "\nTo mend first: reading in this process: ValueError: Expected other rows\n" in out
+    assert main(["doctor", "--json"]) == 1
+    assert len(json.loads(capsys.readouterr().out)["faults"]) == 2
 
 
 def test_doctor_says_why_nothing_is_kept(capsys, tmp_path, monkeypatch):

@@ -12,10 +12,11 @@
 namespace fastload {
 
 Status NullElement() {
-  return MakeError(ErrorKind::kNullValue,
-                   "Expected no null, got one (write fill= or valid=True for this "
-                   "column, or nulls=\"zero\" or \"mask\" for all; with Pack, "
-                   "fill= or nulls=\"zero\")");
+  return MakeError(
+      ErrorKind::kNullValue,
+      "Expected no null, got one (write fill= or valid=True for this "
+      "column, or nulls=\"nan\" (for floats), \"zero\" or \"mask\" for all; with Pack, "
+      "fill= or nulls=\"zero\")");
 }
 
 Status FixedItems::Append(int64_t n) {

@@ -7,10 +7,11 @@
 namespace fastload {
 
 Status UnexpectedNull(int64_t row) {
-  return AtRow(MakeError(ErrorKind::kNullValue,
-                         "Expected no null, got one (write fill= or valid=True for this "
-                         "column, or nulls=\"zero\" or \"mask\" for all)"),
-               row);
+  return AtRow(
+      MakeError(ErrorKind::kNullValue,
+                "Expected no null, got one (write fill= or valid=True for this "
+                "column, or nulls=\"nan\" (for floats), \"zero\" or \"mask\" for all)"),
+      row);
 }
 
 PageCursor::PageCursor(ChunkInput input, PageValues* values)

@@ -67,6 +67,11 @@ Result<Converter> Converter::Make(const parquet::ColumnDescriptor& descr,
   converter.of_views_ = descr.physical_type() == parquet::Type::BYTE_ARRAY;
   if (KeyEncoder::IsFor(spec)) {
     ARROW_ASSIGN_OR_RAISE(converter.keys_, KeyEncoder::Make(descr, spec));
+    if (descr.logical_type()->is_decimal()) {
+      ARROW_ASSIGN_OR_RAISE(converter.decimals_,
+                            DecimalValues::Make(descr, /*unscaled=*/true));
+      return converter;
+    }
     converter.of_views_ = converter.keys_->of_bytes();
     if (converter.of_views_) converter.raw_width_ = sizeof(parquet::ByteArray);
     return converter;
@@ -127,7 +132,7 @@ Status Converter::Convert(const uint8_t* raw, int64_t n, uint8_t* out) const {
     std::memcpy(out, raw, static_cast<size_t>(n * item_size_));
     return Status::OK();
   }
-  if (keys_) {
+  if (keys_ && !decimals_) {
     keys_->Encode(raw, n, out);
     return Status::OK();
   }
@@ -163,6 +168,10 @@ Status Converter::ConvertBlock(const uint8_t* raw, int64_t n, uint8_t* out) cons
   if (decimals_) {
     ARROW_ASSIGN_OR_RAISE(const bool fits, decimals_->Load(raw, n, bytes, &offender));
     if (!fits) return DoesNotFit(offender);
+    if (keys_) {
+      keys_->Encode(bytes, n, out);
+      return Status::OK();
+    }
   } else if (!load_(raw, n, bytes, &offender)) {
     return DoesNotFit(offender);
   }

@@ -11,14 +11,18 @@ namespace fastload {
 
 namespace {
 
-enum class Keys : uint8_t { kNone, kBytes, kIntegers };
+enum class Keys : uint8_t { kNone, kBytes, kIntegers, kDecimals };
 
 Keys KeysOf(const parquet::ColumnDescriptor& descr) {
   const parquet::LogicalType& logical = *descr.logical_type();
+  if (logical.is_decimal()) {
+    const auto& decimal = static_cast<const parquet::DecimalLogicalType&>(logical);
+    return decimal.scale() == 0 ? Keys::kDecimals : Keys::kNone;
+  }
   switch (descr.physical_type()) {
     case parquet::Type::BYTE_ARRAY:
     case parquet::Type::FIXED_LEN_BYTE_ARRAY:
-      return logical.is_decimal() || logical.is_float16() ? Keys::kNone : Keys::kBytes;
+      return logical.is_float16() ? Keys::kNone : Keys::kBytes;
     case parquet::Type::INT32:
     case parquet::Type::INT64:
       return logical.is_none() || logical.is_int() || logical.is_null() ? Keys::kIntegers
@@ -35,10 +39,10 @@ Result<KeyEncoder> KeyEncoder::Make(const parquet::ColumnDescriptor& descr,
   const Keys keys = KeysOf(descr);
   const Vocabulary* const vocabulary = spec.vocabulary.get();
   if (keys == Keys::kNone) {
-    return MakeError(ErrorKind::kUnsupported,
-                     std::string("Expected strings, binary or integers to ") +
-                         (vocabulary != nullptr ? "look up" : "hash") + ", got " +
-                         Describe(descr));
+    return MakeError(
+        ErrorKind::kUnsupported,
+        std::string("Expected strings, binary, integers or decimals of scale 0 to ") +
+            (vocabulary != nullptr ? "look up" : "hash") + ", got " + Describe(descr));
   }
   // An empty vocabulary has no values, so it fits every type. A column of type null has
   // none either.
@@ -56,7 +60,9 @@ Result<KeyEncoder> KeyEncoder::Make(const parquet::ColumnDescriptor& descr,
   encoder.seed_ = spec.hash_seed;
   encoder.vocabulary_ = spec.vocabulary;
   encoder.unknown_ = spec.unknown;
-  if (keys == Keys::kIntegers) {
+  if (keys == Keys::kDecimals) {
+    encoder.load_ = FindCast(Stored::kInt64, DType::kInt64);
+  } else if (keys == Keys::kIntegers) {
     ARROW_ASSIGN_OR_RAISE(const Stored stored, StoredOf(descr));
     encoder.uint64_ = stored == Stored::kUInt64;
     encoder.load_ = FindCast(encoder.uint64_ ? Stored::kInt64 : stored, DType::kInt64);

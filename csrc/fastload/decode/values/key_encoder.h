@@ -12,7 +12,8 @@
 
 namespace fastload {
 
-// An encoder of one column of strings, binary or integers. Immutable, so thread-safe.
+// An encoder of one column of strings, binary, integers or decimals of scale 0.
+// Immutable, so thread-safe.
 class KeyEncoder {
  public:
   // Returns true if the spec asks for categories.
@@ -25,7 +26,7 @@ class KeyEncoder {
                                  const ColumnSpec& spec);
 
   // Returns true if raw values are parquet::ByteArrays, whatever the physical type.
-  // Otherwise raw values are integers as PLAIN stores integers.
+  // Otherwise raw values are integers as PLAIN stores integers, or int64 for decimals.
   bool of_bytes() const { return load_ == nullptr; }
 
   // Writes n int64 categories to `out`.

@@ -159,6 +159,7 @@ class MixSource:
         Returns:
             The feed of the shares, or None if there are no shares.
         """
+        self.dataset._refuse_nulls()
         self.dataset._end_pass(*PASS_OF_MIX)
         left, opened, whole = shares(), 1, True
         own = next(left, None)

@@ -66,6 +66,7 @@ def composed_source(
 
     Raises:
         CacheError: the rows can't be kept in the cache.
+        NullValueError: the rows hold nulls, which are an error.
         Exception: the error of a step, or of reading the files.
     """
     kept = cache_of(arguments["cache"])
@@ -78,6 +79,9 @@ def composed_source(
         return None
     rows = {name: arguments[name] for name in _OF_ROWS}
     with contextlib.closing(make(**rows, cache=replace(kept, prepared=False))) as raw:
+        if not by_tokens and raw._refusal and raw.num_rows:  # noqa: SLF001
+            _refuse_if_resized(raw, make, rows)
+            return None  # a pass raises NullValueError
         preparation = raw._preparation()  # noqa: SLF001 - of this package
         source = preparation.engines.source
         versions = versions_of(source)
@@ -108,6 +112,16 @@ def composed_source(
             folder = _prepared(preparation, tier, key)
     paths = [os.path.join(folder.path, part.file) for part in preparation.parts]
     return ComposedSource(paths, replace(kept, prepared=False), folder)
+
+
+def _refuse_if_resized(raw: Any, make: Callable[..., Any], rows: Mapping[str, Any]) -> None:
+    """Raise NullValueError for rows with nulls if the steps change the number of rows.
+
+    Without nulls, these rows would be prepared now, and not by a pass.
+    """
+    with contextlib.closing(make(**{**rows, "nulls": "zero"})) as filled:
+        if _resizes(filled._preparation()):  # noqa: SLF001 - of this package
+            raw._refuse_nulls()  # noqa: SLF001
 
 
 def _resizes(preparation: Preparation) -> bool:

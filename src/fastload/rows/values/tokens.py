@@ -30,8 +30,10 @@ from fastload.runtime.digest import digest
 from fastload.runtime.native import core
 from fastload.runtime.units import counted
 from fastload.schema.fields import Field
+from fastload.schema.leaves import FileLeaves
 from fastload.schema.packs import Pack, TokenBudget, lists_of
 from fastload.schema.projection import OutputPlan, Projection
+from fastload.schema.sizes import survey
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -146,6 +148,9 @@ def _find_lengths(
         lengths = values_that_stay(found(keys), source, rows.files)
     except NullValueError:
         if not rows.files:
+            # The footers tell of a column that a file lacks, and the message says more.
+            if refusal := survey(FileLeaves(source), [column])[1]:
+                raise NullValueError(refusal) from None
             raise
         # The null list may lie in a row that does not stay.
         kept = [digest(key, *_bytes(file)) for key, file in zip(keys, rows.files, strict=True)]

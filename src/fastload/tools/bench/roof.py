@@ -51,7 +51,7 @@ class Roof:
         The errors are those of `FastParquetDataset` for the same files and columns.
         """
         files = Source.open(source)
-        projection = plan_columns(files, columns)
+        projection = plan_columns(files, columns, nulls="nan")
         leaves = tuple(
             tuple(sorted({column.leaves[index] for column in projection.columns} - {-1}))
             for index in range(len(files.files))

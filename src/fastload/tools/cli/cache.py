@@ -6,12 +6,13 @@ import argparse
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from fastload.errors import FastloadError
 from fastload.runtime.disk.cache import Cache
 from fastload.runtime.units import counted, parse_bytes, size_of
 from fastload.runtime.version import __version__
+from fastload.schema.projection import Nulls
 from fastload.tools.cli import cache_report
 from fastload.tools.cli.arguments import conditions_of, names_of, positive
 from fastload.tools.cli.warm_jobs import Description, warm_jobs
@@ -74,6 +75,7 @@ def _warm(options: argparse.Namespace) -> tuple[dict[str, Any], int]:
         ),
         columns=options.columns_from or options.columns,
         filters=options.filters,
+        nulls=options.nulls,
         preprocess=options.preprocess,
         batch_size=options.batch_size,
         rank=options.rank,
@@ -152,6 +154,12 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         "--columns-from", metavar="M:C", help="columns as the dataset takes them, as module:name"
     )
     add("--filters", type=conditions_of, metavar="JSON", help='such as [["day", "<", 30]]')
+    add(
+        "--nulls",
+        choices=get_args(Nulls),
+        default="raise",
+        help="what becomes of nulls, as the dataset takes it [default: raise]",
+    )
     add(
         "--preprocess",
         type=names_of,

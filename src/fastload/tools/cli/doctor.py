@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from fastload.runtime.version import __version__
 from fastload.tools.installation import installation
+from fastload.tools.self_test import faults
 from fastload.tools.terminal import open_streams, print_lines, rendered, table
 
 if TYPE_CHECKING:
@@ -26,20 +27,34 @@ def main(arguments: Sequence[str] | None = None, prog: str = "fastload doctor") 
         prog: name of the command in its help.
 
     Returns:
-        The exit status: 0, or 2 if stdout can't be written.
+        The exit status: 0, 1 if something does not work, or 2 if stdout can't be written.
     """
     open_streams()
     parser = argparse.ArgumentParser(
         prog=prog,
         description="Show versions, cores, memory, CUDA, stores and caches, for a report of a "
-        "problem. It reads no data and opens no connection.",
+        "problem, and read a small file. The exit status is 1 if something does not work. It "
+        "opens no connection.",
     )
     parser.add_argument("--version", action="version", version=f"fastload {__version__}")
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
     options = parser.parse_args(arguments)
-    found = installation()
-    lines = [json.dumps(found)] if options.json else rendered(_parts(found))
-    return 0 if print_lines(prog.replace(" ", "-"), lines) else 2
+    found, wrong = installation(), faults()
+    if options.json:
+        lines = [json.dumps({**found, "faults": wrong})]
+    else:
+        lines = rendered([*_parts(found), "", *_verdict(wrong)])
+    if not print_lines(prog.replace(" ", "-"), lines):
+        return 2
+    return 1 if wrong else 0
+
+
+def _verdict(wrong: Sequence[str]) -> Iterator[str]:
+    if not wrong:
+        yield "Everything works: rows were read in this process and in a worker process."
+        return
+    yield f"To mend first: {wrong[0]}"
+    yield from (f"Then: {each}" for each in wrong[1:])
 
 
 def _parts(found: Mapping[str, Mapping[str, str]]) -> Iterator[RenderableType]:

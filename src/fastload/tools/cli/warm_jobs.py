@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from multiprocessing.context import BaseContext
 
     from fastload.runtime.disk.cache import Cache
+    from fastload.schema.projection import Nulls
 
 __all__ = ["Description", "steps_of", "warm_jobs", "warm_share"]
 
@@ -34,6 +35,7 @@ class Description:
         cache: the cache to fill.
         columns: names of columns, or the location of the columns argument as "module:name".
         filters: as the argument of the dataset.
+        nulls: as the argument of the dataset.
         preprocess: locations of the steps, each as "module:name".
         batch_size: rows that are read at once; has no effect on the cached entries.
         rank: as the argument of the dataset.
@@ -49,6 +51,7 @@ class Description:
     cache: Cache
     columns: Sequence[str] | str | None = None
     filters: Any = None
+    nulls: Nulls = "raise"
     preprocess: Sequence[str] = ()
     batch_size: int = 4096
     rank: int | None = None
@@ -64,6 +67,7 @@ class Description:
             self.source,
             columns=_columns_of(self.columns),
             filters=self.filters,
+            nulls=self.nulls,
             preprocess=steps_of(self.preprocess),
             batch_size=self.batch_size,
             cache=self.cache,

@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fastload.schema.fields import Field
-    from fastload.tools.inspect.column_layout import ColumnLayout
     from fastload.tools.inspect.dataset_layout import DatasetLayout
 
 __all__ = ["program"]
@@ -36,7 +35,8 @@ def program(layout: DatasetLayout, source: str, columns: list[str] | None = None
     if not layout.fields:
         return None
     lines, specs = [], {"FastParquetDataset"}
-    special = list(_special(layout))
+    empty = [] if columns is not None else _without_values(layout)
+    special = list(_special(layout, empty))
     if columns is not None:
         chosen = {line.partition(":")[0]: line for line, _ in special}
         plain = [name for name in layout.fields if json.dumps(name) not in chosen]
@@ -53,9 +53,10 @@ def program(layout: DatasetLayout, source: str, columns: list[str] | None = None
             if "(Column(" in line:
                 specs.add("Column")
         lines += ["    },"]
-    if layout.refused and columns is None:
-        refused = dict.fromkeys(layout.refused)
-        lines.append(f"    exclude={json.dumps(list(refused))},")
+    if columns is None and (layout.refused or empty):
+        left_out = dict.fromkeys([*layout.refused, *empty])
+        comment = "  # without values" if empty else ""
+        lines.append(f"    exclude={json.dumps(list(left_out))},{comment}")
     if _has_other_nulls(layout):
         lines.append('    nulls="zero",  # null lists become empty, and null elements 0')
     lines += [f"    batch_size={_batch_rows(layout)},", "    shuffle=True,"]
@@ -76,10 +77,18 @@ def program(layout: DatasetLayout, source: str, columns: list[str] | None = None
     )
 
 
-def _special(layout: DatasetLayout) -> Iterator[tuple[str, str]]:
+def _without_values(layout: DatasetLayout) -> list[str]:
+    """Return the columns whose values are all null, unless these are all columns."""
+    empty = [c.name for c in layout.columns if 0 < c.nulls == c.values and c.name in layout.fields]
+    return empty if len(empty) < len(layout.fields) else []
+
+
+def _special(layout: DatasetLayout, empty: list[str]) -> Iterator[tuple[str, str]]:
     """Yield a line of the mapping and a comment for each column that needs a spec."""
     by_name = {column.name: column for column in layout.columns}
     for name, field in layout.fields.items():
+        if name in empty:
+            continue
         column = by_name.get(name)
         quoted = json.dumps(name)
         size = _fixed_size(layout, name, field)
@@ -93,18 +102,13 @@ def _special(layout: DatasetLayout) -> Iterator[tuple[str, str]]:
         if dtype:
             options.append(f'dtype="{dtype}"')
             comments.append(f"stored as {_name_of(field)}")
-        if column is not None and _may_be_null(column, field):
+        if column is not None and (column.nulls or column.uncounted):
             kind = field.kind or _name_of(field)
             options.append(f"fill={_FILLS.get(kind, '0')}")
             count = f"{column.nulls:,} nulls" if column.nulls else "the footer counts no nulls"
             comments.append(count)
         if options:
             yield f"{quoted}: Column({quoted}, {', '.join(options)}),", "; ".join(comments)
-
-
-def _may_be_null(column: ColumnLayout, field: Field) -> bool:
-    """Return True if a column of single values may hold a null that has no value in a tensor."""
-    return bool(column.nulls or column.uncounted) and not _name_of(field).startswith("float")
 
 
 def _fixed_size(layout: DatasetLayout, name: str, field: Field) -> int:
@@ -125,17 +129,17 @@ def _hints(layout: DatasetLayout) -> Iterator[str]:
     for name, field in layout.fields.items():
         lengths = layout.lengths.get(name)
         if lengths and field.depth == 1 and not field.kind and lengths.least != lengths.most:
-            yield (
-                f"# Lists of {lengths.least:,} to {lengths.most:,} elements: "
-                f"Pad({json.dumps(name)}, {lengths.most}) makes a tensor (B, {lengths.most})."
-            )
+            quoted = json.dumps(name)
+            yield f"# {name}: lists of {lengths.least:,} to {lengths.most:,} elements."
+            if not field.dtype.is_floating_point and not field.shape:
+                yield f"# Tokens: pass pack=Pack({quoted}, length) to pack them into rows, or"
+            yield f"# Pad({quoted}, {lengths.most}) for a tensor (B, {lengths.most})."
 
 
 def _has_other_nulls(layout: DatasetLayout) -> bool:
     by_name = {column.name: column for column in layout.columns}
     for name, field in layout.fields.items():
         column = by_name.get(name)
-        # A null list of floats is an error, too, other than a null float.
         if (field.depth or field.shape) and column and (column.nulls or column.uncounted):
             return True
     return False

@@ -75,8 +75,7 @@ def _nulls(column: Mapping[str, Any] | None, field: Mapping[str, Any]) -> Text:
         return Text("")
     if column["uncounted"]:
         return Text("not counted", "yellow")
-    is_float = field["dtype"].startswith("float")
-    return Text(f"{column['nulls']:,}" if column["nulls"] else "", "" if is_float else "yellow")
+    return Text(f"{column['nulls']:,}" if column["nulls"] else "", "yellow")
 
 
 def _tensor(field: Mapping[str, Any]) -> str:

@@ -45,7 +45,8 @@ TEST(NestedReaderErrors, NullsWithoutFillAreErrors) {
   EXPECT_EQ(KindOf(element), ErrorKind::kNullValue);
   EXPECT_EQ(element.message(),
             "Expected no null, got one (write fill= or valid=True for this column, or "
-            "nulls=\"zero\" or \"mask\" for all; with Pack, fill= or nulls=\"zero\")");
+            "nulls=\"nan\" (for floats), \"zero\" or \"mask\" for all; with Pack, "
+            "fill= or nulls=\"zero\")");
   spec = SpecOf(nested);
   spec.null_lists = false;
   EXPECT_TRUE(ReadOnce(nested, bytes, spec, 1).ok());

@@ -234,8 +234,10 @@ TEST(KeyEncoder, RefusesOtherColumns) {
         LeafNode(parquet::Type::FIXED_LEN_BYTE_ARRAY, LogicalType::Float16(), 2)}) {
     const Status hashed = MakeReader(leaf, HashSpec());
     EXPECT_EQ(KindOf(hashed), ErrorKind::kUnsupported) << hashed.ToString();
-    EXPECT_EQ(hashed.message().find("Expected strings, binary or integers to hash, got "),
-              0);
+    EXPECT_EQ(
+        hashed.message().find(
+            "Expected strings, binary, integers or decimals of scale 0 to hash, got "),
+        0);
     const Status coded = MakeReader(leaf, CodesSpec(*Vocabulary::OfBytes({})));
     EXPECT_EQ(KindOf(coded), ErrorKind::kUnsupported);
   }
