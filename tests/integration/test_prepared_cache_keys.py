@@ -109,6 +109,27 @@ def test_state_that_changes_between_dataset_and_pass(path, tmp_path):
         assert first_of(factor) == [7 * factor, 7 * (factor + 1)]
 
 
+def test_a_step_that_begins_to_fail_raises_its_error_until_it_works_again(path, tmp_path):
+    class Step:
+        factor = 1
+
+        def __call__(self, block):
+            if not self.factor:
+                raise LookupError("no weights")
+            return {"y": block["i"] * self.factor}
+
+    step = Step()
+    with FastParquetDataset(path, columns=["i"], preprocess=step, cache=tmp_path) as dataset:
+        assert torch.equal(*(next(iter(dataset))[name] for name in ("y", "i")))
+        step.factor = 0
+        for _ in range(3):
+            with pytest.raises(LookupError, match="no weights"):
+                iter(dataset)
+        step.factor = 2
+        batch = next(iter(dataset))
+        assert torch.equal(batch["y"], 2 * batch["i"])
+
+
 def test_code_that_can_not_be_told(path, tmp_path):
     with open(__file__) as file:
 

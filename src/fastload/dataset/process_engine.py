@@ -129,6 +129,7 @@ class ProcessEngine:
             if same and self.made_for == (self.window, code):
                 return self.current
             self.current.close()
+            self.current = None  # the next call makes an engine, even if this one raises
         self.made_for = self.window, code
         made = None
         if prepared is not None:

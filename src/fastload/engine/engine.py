@@ -247,7 +247,7 @@ class Engine:
                 rows=plan.rows,
                 padding=plan.padding,
                 shuffled=plan.shuffled,
-                pieces=plan.pieces,
+                pieces=self._pieces(plan),
                 takes=plan.takes,
                 windows=plan.windows,
                 keys=plan.keys,
@@ -269,6 +269,10 @@ class Engine:
             before=before,
             kernel_keys=[step_key(plan.seed, plan.epoch, one.step) for one in self._kernels],
         )
+
+    def _pieces(self, plan: ReadPlan) -> Int64s:
+        """Return the pieces of a plan, by files and row groups of this engine."""
+        return plan.pieces
 
     def take(self, row_groups: RowGroups, indices: Int64s) -> Batch:
         """Return rows by number, in the order given, as one batch. Thread-safe.

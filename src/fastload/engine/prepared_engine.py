@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import weakref
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
@@ -14,9 +13,9 @@ from fastload.engine.engine import Engine
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from fastload.plan.intervals import Int64s
     from fastload.plan.parts import Places
     from fastload.plan.read_plan import ReadPlan
-    from fastload.runtime.native import core
     from fastload.source.files import SourceFile
     from fastload.steps.steps import Steps
 
@@ -61,17 +60,8 @@ class PreparedEngine(Engine):
         return {file.path for file in self.files if not _is_there(file)}
 
     @override
-    def start(
-        self,
-        plan: ReadPlan,
-        batch_rows: int,
-        before: core.Scan | None = None,
-        *,
-        again: bool = False,
-    ) -> core.Scan:
-        """Begin a pass, as `Engine.start` does, over row groups of the source."""
-        plan = replace(plan, pieces=self._places.prepared(plan.pieces))
-        return super().start(plan, batch_rows, before, again=again)
+    def _pieces(self, plan: ReadPlan) -> Int64s:
+        return self._places.prepared(plan.pieces)
 
     @override
     def close(self) -> None:

@@ -82,7 +82,7 @@ def without(row_groups: RowGroups, lost: Collection[tuple[int, int]]) -> RowGrou
 
 
 class Places:
-    """Where the row groups of a source lie in the files of prepared rows, and back.
+    """Where the row groups of a source lie in the files of prepared rows.
 
     The files hold every row group of the source, in the same order.
 
@@ -92,7 +92,6 @@ class Places:
     """
 
     def __init__(self, row_groups: RowGroups, parts: Sequence[Part]) -> None:
-        self._row_groups = row_groups
         files = int(row_groups.file[-1]) + 1 if len(row_groups.file) else 0
         self._first_of_file = np.searchsorted(row_groups.file, np.arange(files))
         self._first_of_part = np.array([part.start for part in parts])
@@ -109,8 +108,3 @@ class Places:
         result[:, 0] = part
         result[:, 1] = group - self._first_of_part[part]
         return result
-
-    def source(self, part: int, row_group: int) -> tuple[int, int]:
-        """Return the file and row group of the source for a row group of a part."""
-        group = int(self._first_of_part[part]) + row_group
-        return int(self._row_groups.file[group]), int(self._row_groups.index[group])

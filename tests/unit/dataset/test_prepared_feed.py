@@ -46,7 +46,7 @@ def opened(first, *rests):
             raise rest
         return rest
 
-    return PreparedFeed(first, PREPARED, open_rest), calls
+    return PreparedFeed(first, open_rest), calls
 
 
 def names(feed):

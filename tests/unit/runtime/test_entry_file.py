@@ -18,11 +18,8 @@ def entry(tmp_path):
 
 
 def write(claimed, data):
-    with_room = []
-    file = claimed.opened(with_room.append)
-    file.write(data)
-    file.close()
-    assert sum(with_room) == len(data)
+    with claimed.opened() as file:
+        file.write(data)
 
 
 def test_an_entry_appears_when_it_is_published(entry):
@@ -45,19 +42,6 @@ def test_a_file_that_is_not_published_is_removed(entry):
     claimed.close()
     assert os.listdir(entry.parent) == []
     EntryFile.claim(str(entry)).close()
-
-
-def test_without_room_nothing_is_written(entry):
-    def refuse(nbytes):
-        raise ValueError(f"no room for {nbytes}")
-
-    claimed = EntryFile.claim(str(entry))
-    file = claimed.opened(refuse)
-    with pytest.raises(ValueError, match="no room for 4"):
-        file.write(b"rows")
-    file.close()
-    assert (entry.parent / PART).stat().st_size == 0
-    claimed.close()
 
 
 def write_and_die(entry):

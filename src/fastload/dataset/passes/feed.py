@@ -184,7 +184,6 @@ class PreparedFeed(_ReopenedFeed):
 
     Args:
         feed: the feed of the whole pass.
-        engine: the engine of the feed.
         rest: opens a feed over the rest of the pass, given the engine that met an error, the error,
             and the count of batches handed out so far.
     """
@@ -192,18 +191,16 @@ class PreparedFeed(_ReopenedFeed):
     def __init__(
         self,
         feed: OpenFeed,
-        engine: PreparedEngine,
         rest: Callable[[PreparedEngine, FastloadError, int], OpenFeed],
     ) -> None:
         super().__init__(feed)
-        self._prepared: Engine = engine
         self._rest = rest
         self._error: FastloadError | None = None
 
     @override
     def _goes_on(self, error: Exception) -> bool:
         of_file = isinstance(error, (CorruptFileError, SourceChangedError, StorageError))
-        if not of_file or not isinstance(self._prepared, PreparedEngine):
+        if not of_file or not isinstance(self.engine, PreparedEngine):
             return False
         assert isinstance(error, FastloadError)
         self._error = error
@@ -212,10 +209,8 @@ class PreparedFeed(_ReopenedFeed):
     @override
     def _rest_of(self, handed_out: int) -> OpenFeed:
         assert self._error is not None
-        assert isinstance(self._prepared, PreparedEngine)
-        feed = self._rest(self._prepared, self._error, handed_out)
-        self._prepared = feed.engine
-        return feed
+        assert isinstance(self.engine, PreparedEngine)
+        return self._rest(self.engine, self._error, handed_out)
 
 
 class ComposedFeed(WrappedFeed):

@@ -168,7 +168,7 @@ class FeedFactory:
         def rest(engine: PreparedEngine, error: FastloadError, handed_out: int) -> OpenFeed:
             return opened(self.engines.mended(engine, error), handed_out)
 
-        return PreparedFeed(feed, feed.engine, rest)
+        return PreparedFeed(feed, rest)
 
     def _rereading(self, feed: OpenFeed, rest: Callable[[int], OpenFeed]) -> OpenFeed:
         """Wrap a feed over files of stores in a RereadFeed, unless corrupt row groups are skipped.

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import time
-from typing import TYPE_CHECKING, Any
+import weakref
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from fastload.dataset.preparing.errors import UnpreparableError
 from fastload.errors import FastloadError
 from fastload.runtime.disk.cache import PREPARED
-from fastload.runtime.disk.entries import USED_BY, describe
+from fastload.runtime.disk.entries import describe, use_object
 from fastload.runtime.disk.entry_file import EntryFile, is_entry
 from fastload.runtime.disk.tier import CacheTier
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator
+    from contextlib import AbstractContextManager
+
+    from typing_extensions import Buffer
 
 __all__ = ["CacheFolder", "PreparedTier"]
 
@@ -68,10 +71,9 @@ class CacheFolder:
         self._tier = tier
         self._key = key
         self._about = about
-        self._use = -1
         self._entry: EntryFile | None = None  # the part that this process writes
         with self._errors():
-            self._use = self._used()
+            self._end_use = weakref.finalize(self, os.close, use_object(self.path))
             describe(tier.directory, tier.name_of(key), about)
 
     def begin(self, parts: list[str]) -> bool:
@@ -131,11 +133,11 @@ class CacheFolder:
         """
         assert self._entry is not None, f"Expected a claim of {name}"
         with self._errors():
-            file = self._entry.opened(self._tier.take_room)
-        guarded = _Guarded(file, self._errors)
+            file = self._entry.opened()
         try:
-            yield guarded
-            guarded.close()
+            yield _Written(file, self._tier.take_room, self._errors)
+            with self._errors():
+                file.close()
         finally:
             with contextlib.suppress(OSError):
                 file.close()
@@ -144,21 +146,10 @@ class CacheFolder:
 
     def close(self) -> None:
         """Let other processes remove the files. Idempotent."""
-        use, self._use = self._use, -1
-        if use >= 0:
-            os.close(use)
+        self._end_use()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return CacheFolder, (self._tier, self._key, self._about)
-
-    def _used(self) -> int:
-        """Make the folder, and return the locked descriptor because of which its parts stay."""
-        os.makedirs(self.path, mode=0o700, exist_ok=True)
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-        descriptor = os.open(os.path.join(self.path, USED_BY), flags, 0o600)
-        with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return descriptor
 
     @contextlib.contextmanager
     def _errors(self) -> Generator[None, None, None]:
@@ -171,23 +162,31 @@ class CacheFolder:
             raise UnpreparableError(f"{error.strerror or error} - at {self.path}") from error
 
 
-class _Guarded:
-    """A file whose errors tell that the rows can't be kept."""
+class _Written:
+    """A file that asks for room on disk before it writes, and tells that rows can't be kept."""
 
-    def __init__(self, file: Any, errors: Any) -> None:
+    def __init__(
+        self,
+        file: BinaryIO,
+        take_room: Callable[[int], None],
+        errors: Callable[[], AbstractContextManager[None]],
+    ) -> None:
         self._file = file
+        self._take_room = take_room
         self._errors = errors
 
     @property
     def closed(self) -> bool:
-        return bool(self._file.closed)
+        return self._file.closed
 
-    def write(self, data: Any) -> int:
+    def write(self, data: Buffer) -> int:
+        view = memoryview(data)
         with self._errors():
-            return int(self._file.write(data))
+            self._take_room(view.nbytes)
+            return self._file.write(view)
 
     def tell(self) -> int:
-        return int(self._file.tell())
+        return self._file.tell()
 
     def flush(self) -> None:
         with self._errors():

@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import re
+import time
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ __all__ = [
     "entries_of_object",
     "make_room",
     "remove_all",
+    "use_object",
     "used_bytes",
     "whole_blocks",
 ]
@@ -37,6 +39,7 @@ _PART = re.compile(rf"\.({_ENTRY.pattern})\.part")
 _OBJECT = re.compile(r"[0-9a-f]{32}")
 _FOLDER = re.compile(r"[0-9a-f]{2}")
 _DESCRIPTION = "object.json"
+_LOCK_TRIES, _LOCK_S = 100, 0.01
 USED_BY = "used_by"
 """The file in the directory of an object that processes lock while its entries must stay."""
 _COUNTED_BYTES = 512  # of st_blocks, whatever the file system's own are
@@ -151,7 +154,7 @@ def make_room(directories: Sequence[Path], most_bytes: int) -> tuple[int, list[i
         for entry in sorted(entries, key=lambda each: each.used_ns):
             if total <= most_bytes:
                 break
-            if not _in_use(entry.path) and _unlink(entry.path):
+            if _removed(entry):
                 total -= entry.disk_bytes
                 removed.append(entry.used_ns)
         for directory in directories:
@@ -198,6 +201,14 @@ def _files(directory: str | Path) -> list[os.DirEntry[str]]:
         return []
 
 
+def _removed(entry: Entry) -> bool:
+    """Remove an entry unless it is in use; return True if it was removed."""
+    # The files of prepared rows are used together.
+    if entry.range is None and _in_use(os.path.dirname(entry.path)):
+        return False
+    return _unlink(entry.path)
+
+
 def _unlink(path: str) -> bool:
     """Remove a file unless it is being read or written; return True if it was removed."""
     try:
@@ -218,11 +229,31 @@ def _unlink(path: str) -> bool:
         os.close(descriptor)
 
 
+def use_object(path: str) -> int:
+    """Make an object's directory, and return a descriptor: until it is closed, entries stay.
+
+    Raises:
+        OSError: the directory can't be made, or no file in it.
+    """
+    os.makedirs(path, mode=0o700, exist_ok=True)
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(os.path.join(path, USED_BY), flags, 0o600)
+    for _ in range(_LOCK_TRIES):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:  # `_in_use` of another process has it for a moment
+            time.sleep(_LOCK_S)
+        except OSError:  # a file system without locks
+            break
+    return descriptor
+
+
 def _in_use(path: str) -> bool:
-    """Return True if a process uses the directory of an entry."""
+    """Return True if a process uses an object, given the path of the object's directory."""
     try:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        descriptor = os.open(os.path.join(os.path.dirname(path), USED_BY), flags)
+        descriptor = os.open(os.path.join(path, USED_BY), flags)
     except OSError:
         return False
     try:
@@ -238,6 +269,8 @@ def _in_use(path: str) -> bool:
 def _remove_empty(directory: Path) -> None:
     """Remove the directories of objects without entries."""
     for _, path in _objects(directory):
+        if _in_use(path):
+            continue
         left = [file.name for file in _files(path)]
         if all(name in (_DESCRIPTION, USED_BY) or name.startswith(UNFINISHED) for name in left):
             with contextlib.suppress(OSError):

@@ -6,13 +6,11 @@ import contextlib
 import fcntl
 import os
 import stat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, BinaryIO
 
 from fastload.runtime.disk.private_directory import unlock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from typing_extensions import Self
 
 __all__ = ["EntryFile", "is_entry"]
@@ -75,8 +73,7 @@ class EntryFile:
                 stack.callback(os.close, descriptor)
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    status = os.fstat(descriptor)
-                    mine = os.path.samestat(status, os.lstat(part))
+                    mine = os.path.samestat(os.fstat(descriptor), os.lstat(part))
                 except BlockingIOError:
                     return None
                 except FileNotFoundError:
@@ -86,22 +83,16 @@ class EntryFile:
                 if is_entry(path):
                     os.unlink(part)
                     return None
-                # A process that died may have left bytes.
-                if status.st_size:
-                    os.ftruncate(descriptor, 0)
+                _empty(descriptor)  # after a process that died
                 stack.pop_all()
                 return cls(path, descriptor)
         raise FileNotFoundError(None, "the directory disappears", os.path.dirname(part))
 
-    def opened(self, take_room: Callable[[int], None]) -> Any:
-        """Return the file, open for writing from its beginning.
-
-        Args:
-            take_room: called with the number of bytes before they are written.
-        """
-        os.ftruncate(self._descriptor, 0)
+    def opened(self) -> BinaryIO:
+        """Return the file, empty and open for writing. Closing it keeps the right."""
+        _empty(self._descriptor)  # after a try that failed
         os.lseek(self._descriptor, 0, os.SEEK_SET)
-        return _Counted(self._descriptor, take_room)
+        return os.fdopen(os.dup(self._descriptor), "wb")
 
     def beat(self) -> None:
         """Tell other processes that this one goes on."""
@@ -129,32 +120,12 @@ class EntryFile:
         unlock(self._descriptor)
 
 
+def _empty(descriptor: int) -> None:
+    # ext4 writes a file that was truncated to disk as soon as the file is closed.
+    if os.fstat(descriptor).st_size:
+        os.ftruncate(descriptor, 0)
+
+
 def _part_of(path: str) -> str:
     folder, name = os.path.split(path)
     return os.path.join(folder, f".{name}.part")
-
-
-class _Counted:
-    """A file that asks for room on disk before it writes."""
-
-    def __init__(self, descriptor: int, take_room: Callable[[int], None]) -> None:
-        self._file = os.fdopen(os.dup(descriptor), "wb")
-        self._take_room = take_room
-
-    @property
-    def closed(self) -> bool:
-        return self._file.closed
-
-    def write(self, data: Any) -> int:
-        view = memoryview(data)
-        self._take_room(view.nbytes)
-        return self._file.write(view)
-
-    def tell(self) -> int:
-        return self._file.tell()
-
-    def flush(self) -> None:
-        self._file.flush()
-
-    def close(self) -> None:
-        self._file.close()
