@@ -27,7 +27,7 @@ from fastload.dataset.passes.epoch_iterator import EpochIterator
 from fastload.dataset.passes.feed import weakly
 from fastload.dataset.passes.next_pass import LookAhead, NextPass
 from fastload.dataset.passes.open_feed import FeedFactory
-from fastload.dataset.preparing.composed import composed_source
+from fastload.dataset.preparing.composed import ComposedSource, composed_source
 from fastload.dataset.preparing.prepared import PreparedRows
 from fastload.dataset.process_engine import ProcessEngine
 from fastload.dataset.ranks import Rank, rank_of, resolve_rank
@@ -344,9 +344,10 @@ class FastParquetDataset(Resumable):
         self._options: Options = order_of(locals(), step_rows or self._batch_size or 1, slices)
 
         # 2. Steps that change what the rows are: the dataset reads the rows after these steps.
-        self._composed = composed_source(FastParquetDataset, locals())
-        if self._composed is not None:
-            source, cache = self._composed.files, self._composed.cache
+        self._composed, opened = None, composed_source(FastParquetDataset, locals())
+        if isinstance(opened, ComposedSource):
+            self._composed = opened
+            source, cache = opened.files, opened.cache
             columns = filters = split = preprocess = filesystem = storage_options = None
             exclude = ()
 
@@ -356,8 +357,10 @@ class FastParquetDataset(Resumable):
         # `take` does not call `augment`.
         self._lasting_steps = Steps(preprocess, None, provenance=provenance)
         kept = cache_of(cache)
-        storage = Stores(filesystem, storage_options, io, kept)
-        opened = OpenedSource.of(source, storage, filters, split)
+        if not isinstance(opened, OpenedSource):
+            storage = Stores(filesystem, storage_options, io, kept)
+            opened = OpenedSource.of(source, storage, filters, split)
+        self._opened = opened
         self._source, self._predicate = opened.source, opened.predicate
         planned = PlannedOutputs.of(
             opened,

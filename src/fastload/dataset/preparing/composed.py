@@ -26,6 +26,7 @@ from fastload.steps.per_row import PerRow
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from fastload.dataset.opening import OpenedSource
     from fastload.dataset.preparing.preparation import Preparation
 
 __all__ = ["ComposedSource", "composed_source"]
@@ -54,7 +55,7 @@ class ComposedSource:
 
 def composed_source(
     make: Callable[..., Any], arguments: Mapping[str, Any]
-) -> ComposedSource | None:
+) -> ComposedSource | OpenedSource | None:
     """Prepare the rows that a dataset reads, if it has to read prepared rows from the beginning.
 
     Args:
@@ -62,7 +63,8 @@ def composed_source(
         arguments: the arguments of the dataset by name.
 
     Returns:
-        What the dataset reads; None if the steps and the cache don't ask for it.
+        The prepared rows. If the dataset reads its own files: these files if they were opened to
+        find that out, else None.
 
     Raises:
         CacheError: the rows can't be kept in the cache.
@@ -79,11 +81,12 @@ def composed_source(
         return None
     rows = {name: arguments[name] for name in _OF_ROWS}
     with contextlib.closing(make(**rows, cache=replace(kept, prepared=False))) as raw:
+        opened: OpenedSource = raw._opened  # noqa: SLF001 - of this package
         if not by_tokens and raw._refusal and raw.num_rows:  # noqa: SLF001
             _refuse_if_resized(raw, make, rows)
-            return None  # a pass raises NullValueError
+            return opened  # a pass raises NullValueError
         preparation = raw._preparation()  # noqa: SLF001 - of this package
-        source = preparation.engines.source
+        source = opened.source
         versions = versions_of(source)
         if versions is None:
             if by_tokens:
@@ -91,7 +94,7 @@ def composed_source(
                     "Expected files whose store gives versions, by which prepared rows are found "
                     f"again, got some without - at {source.files[0].path}"
                 )
-            return None
+            return opened
         identity = digest(preparation.identity, versions, str(raw._engines.io.verify_crc))  # noqa: SLF001
         preparation = replace(preparation, identity=identity)
         key = preparation.key(kept.key)
@@ -105,7 +108,7 @@ def composed_source(
             with contextlib.suppress(OSError):
                 os.makedirs(tier.path(key), mode=0o700, exist_ok=True)
                 describe(tier.directory, tier.name_of(key), {"resizes": False})
-            return None
+            return opened
         folder = _prepared(preparation, tier, key)
         if opened_parts(folder, preparation.parts) is None:
             folder.close()
