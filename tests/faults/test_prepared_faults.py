@@ -87,6 +87,18 @@ def test_damaged_parts_are_made_anew(path, tmp_path, damage):
         assert read(path, tmp_path, shuffle=True) == (expected, 0)
 
 
+@pytest.mark.parametrize("damage", ["half is missing", "removed", "rows of another part"])
+def test_only_the_damaged_part_is_made_anew(path, tmp_path, damage):
+    read(path, tmp_path)
+    one, other, *_ = parts(tmp_path)
+    if damage == "rows of another part":
+        table = pq.read_table(other)
+        pq.write_table(table.slice(0, len(table) - 1), one)
+    else:
+        DAMAGES[damage](one)
+    assert read(path, tmp_path) == (list(range(ROWS)), 1)
+
+
 @pytest.mark.parametrize("damage", sorted({*DAMAGES} - {"a pipe"}))
 @pytest.mark.parametrize("options", [{}, {"shuffle": True, "shuffle_window": 500}], ids=str)
 def test_parts_damaged_in_the_middle_of_a_pass_are_made_anew(path, tmp_path, damage, options):
