@@ -233,10 +233,13 @@ class Strike:
 
 
 def _write(path: Path, seed: int) -> None:
-    """Columns a and b with another between them, each larger than a fault's `after`."""
+    """Columns a and b, each larger than a fault's `after`, with a column before each of them.
+
+    So no request holds two column chunks, whatever is asked for at the same time.
+    """
     random = np.random.default_rng(seed)
     rows = GROUPS * GROUP_ROWS
-    table = pa.table({name: random.integers(0, 1 << 60, rows) for name in ("a", "x", "b")})
+    table = pa.table({name: random.integers(0, 1 << 60, rows) for name in "xayb"})
     pq.write_table(
         table, path, row_group_size=GROUP_ROWS, compression="none", use_dictionary=False,
         write_page_checksum=True,

@@ -29,9 +29,12 @@ KINDS += [("az", "native")]
 
 
 def file_of(number):
-    """Return a file whose values alone depend on the number."""
+    """Return a file whose values alone depend on the number.
+
+    The column of text keeps the chunks of "x" apart, so that each is read by a request of its own.
+    """
     sink = pa.BufferOutputStream()
-    table = pa.table({"x": [number * ROWS + row for row in range(ROWS)]})
+    table = pa.table({"x": [number * ROWS + row for row in range(ROWS)], "text": ["a"] * ROWS})
     options = {"compression": "none", "use_dictionary": False, "write_statistics": False}
     options["write_page_checksum"] = True
     pq.write_table(table, sink, row_group_size=ROWS // 10, **options)
@@ -69,6 +72,7 @@ class Place:
         given = {
             "io": io,
             "storage_options": self.options or None,
+            "columns": ["x"],
             "batch_size": 1000,
             "threads": 1,
         }
