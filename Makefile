@@ -219,7 +219,7 @@ $(OTHER)/constraints.txt: constraints.txt
 	@mkdir -p $(@D)
 	@{ grep -v '^pyarrow==' $<; echo 'pyarrow==$(PYARROW).*'; } > $@
 
-wheel: venv ## dist/: a wheel for this Python with a core for each pyarrow: PYARROWS='25 26'
+wheel: $(VENV)/.compiles ## dist/: a wheel for this Python with a core for each pyarrow: PYARROWS='25 26'
 	@rm -f dist/fastload-*.whl
 	FASTLOAD_PYARROWS='$(PYARROWS)' $(COMPILERS) \
 	    $(RUN) -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .

@@ -3,59 +3,22 @@
     python examples/train_images.py images/*.parquet --workers 8
     torchrun --nproc-per-node=8 examples/train_images.py images/*.parquet --compile
 
-The files need columns `jpeg` (binary) and `label` (integers). torchvision decodes the images, or
-Pillow if torchvision is not installed: on threads of this process, or in worker processes.
+The files need columns `jpeg` (binary) and `label` (integers). OpenCV decodes random crops of the
+images (`pip install opencv-python-headless`): on threads of this process, or in worker processes.
 """
 
 from __future__ import annotations
 
 import argparse
-import io
 import time
-from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
 from training import Precision, joined_group, left_group, multiple_of_8, wrapped
 
-from fastload import Batch, DataWait, DevicePrefetcher, FastParquetDataset, per_row
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-try:
-    from torchvision.io import ImageReadMode, decode_jpeg
-    from torchvision.transforms.functional import resize
-except ImportError:
-    decode_jpeg = None
-    from PIL import Image
-
-
-def decoded(jpeg: bytes, size: int) -> torch.Tensor:
-    """Return an image as uint8 (3, size, size)."""
-    if decode_jpeg is not None:
-        data = torch.frombuffer(bytearray(jpeg), dtype=torch.uint8)
-        return resize(decode_jpeg(data, ImageReadMode.RGB), [size, size])
-    image = Image.open(io.BytesIO(jpeg))
-    image.draft("RGB", (size, size))  # decodes no more than is needed
-    pixels = np.array(image.convert("RGB").resize((size, size)))
-    return torch.from_numpy(pixels).permute(2, 0, 1).contiguous()
-
-
-def without_bytes(block: Batch) -> Batch:
-    """Remove the JPEGs, so that only the inputs of the model are copied to the device."""
-    del block["jpeg"]
-    return block
-
-
-def flipped(batch: Batch, seeds: NDArray[np.uint64]) -> dict[str, torch.Tensor]:
-    """Mirror half of the images; the choice depends only on seed, epoch and row."""
-    mirrored = torch.from_numpy((seeds & np.uint64(1)).astype(bool))
-    image = batch["image"]
-    return {"image": torch.where(mirrored[:, None, None, None], image.flip(3), image)}
+from fastload import DataWait, DevicePrefetcher, FastParquetDataset, Image
 
 
 def network(classes: int) -> nn.Sequential:
@@ -87,18 +50,15 @@ def main() -> None:
     """Train the network."""
     options = arguments()
     device, rank = joined_group()
-
-    def decode(jpeg: bytes) -> torch.Tensor:
-        return decoded(jpeg, options.size)
-
     dataset = FastParquetDataset(
         options.source,
-        columns={"jpeg": "jpeg", "label": torch.int64},
+        columns={
+            "image": Image("jpeg", options.size, crop="random", flip=True),
+            "label": torch.int64,
+        },
         batch_size=options.batch_size,
         shuffle=True,
         drop_last=True,
-        preprocess=[per_row(decode, inputs="jpeg", outputs="image"), without_bytes],
-        augment=flipped,
     )
     if not len(dataset):
         raise SystemExit(f"Expected a batch of {options.batch_size} rows, got fewer in all")

@@ -19,6 +19,9 @@ multiprocessing.set_forkserver_preload(["__main__", "torch", "fastload"])
 _FORKS = "ignore:This process:DeprecationWarning"
 os.environ["PYTHONWARNINGS"] = ",".join(filter(None, [os.environ.get("PYTHONWARNINGS"), _FORKS]))
 
+# xdist sets this in its workers. Commands that print to a pipe then wrap their sentences.
+os.environ.pop("COLUMNS", None)
+
 # Files in these directories hold short tests, but for those of the tools.
 SHORT = ("conformance", "documentation", "unit")
 

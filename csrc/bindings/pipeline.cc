@@ -110,6 +110,7 @@ class PyPipeline {
     counts["decode_ns"] = c.decode_ns.load();
     counts["kernel_calls"] = c.kernel_calls.load();
     counts["kernel_ns"] = c.kernel_ns.load();
+    counts["cpu_ns"] = pipeline_->CpuNs();
     counts["batches"] = c.batches.load();
     counts["rows"] = c.rows.load();
     counts["batch_bytes"] = c.batch_bytes.load();

@@ -30,6 +30,7 @@ from fastload.runtime.disk.cache import Cache
 from fastload.runtime.hints import missing_name as _missing_name
 from fastload.runtime.version import __version__ as __version__
 from fastload.schema.columns import Codes, Column, Fixed, Hash, Pad, Stack
+from fastload.schema.image import Image
 from fastload.schema.packs import Pack, TokenBudget
 from fastload.source.stores.io import IO
 from fastload.source.tables.delta import Delta
@@ -41,9 +42,9 @@ from fastload.steps.per_row import per_block, per_row
 __all__ = [
     "IO", "Batch", "Cache", "CacheError", "Codes", "Column", "ColumnNotFoundError",
     "CorruptFileError", "DataWait", "Delta", "DevicePrefetcher", "FastParquetDataset",
-    "FastloadError", "Fixed", "Hash", "Iceberg", "MixedDataset", "NullValueError", "Pack", "Pad",
-    "Ragged", "SchemaError", "SourceChangedError", "SourceNotFoundError", "Stack", "StorageError",
-    "TokenBudget",
+    "FastloadError", "Fixed", "Hash", "Iceberg", "Image", "MixedDataset", "NullValueError", "Pack",
+    "Pad", "Ragged", "SchemaError", "SourceChangedError", "SourceNotFoundError", "Stack",
+    "StorageError", "TokenBudget",
     "UnsupportedTypeError", "kernel", "mix", "per_block", "per_row", "prepare",
     "skip", "vocabulary",
 ]
@@ -67,7 +68,8 @@ _NAMES = {
     ),
     "ConcatDataset": "pass a list of paths as the source of one FastParquetDataset",
     **dict.fromkeys(
-        ("testing", "integrations"), "import the module first, as in `import fastload.testing`"
+        ("images", "testing", "integrations"),
+        "import the module first, as in `import fastload.testing`",
     ),
 }
 

@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastload import Column, CorruptFileError, FastParquetDataset, UnsupportedTypeError
-from fastload.testing import assert_same_rows
-from fastload.testing.expected_numbers import leaves_of
 from support.data_files import DIRECTORY
+from support.expected_numbers import leaves_of
+from support.same_rows import assert_same_rows
 from support.stored_tables import fill_of, takable
 from support.taken_rows import assert_taken
 

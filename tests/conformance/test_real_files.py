@@ -9,9 +9,9 @@ import torch
 
 from fastload import Column, CorruptFileError, FastParquetDataset
 from fastload.batch.tensor_views import bits
-from fastload.testing import assert_same_rows
-from fastload.testing.expected_outputs import outputs_of
 from support.data_files import DIRECTORY
+from support.expected_outputs import outputs_of
+from support.same_rows import assert_same_rows
 from support.stored_tables import StoredTables, fill_of
 from support.taken_rows import assert_taken
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import wave
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +22,9 @@ def write_page_files(directory: Path) -> None:
     """Write the directories and files that pages read.
 
     They are sales (a Delta table of two versions), catalog.db (of Iceberg, with shop.events), and
-    train, valid, web, books (two files of each), events, tokens, texts, embeddings, images and
-    clicks.parquet, which is like the sample of fastload-bench.
+    train, valid, web, books (two files of each), events, tokens, texts, embeddings, images,
+    sensors.parquet, chats.parquet, speech.parquet, molecules.parquet, and clicks.parquet, which is
+    like the sample of fastload-bench.
     """
     sample.make(directory / "clicks.parquet", row_groups=1, rows=_ROWS)
     for number, name in enumerate(("train", "valid", "web", "books")):
@@ -36,6 +38,10 @@ def write_page_files(directory: Path) -> None:
     _write(directory / "texts" / "part-000.parquet", pa.table({"text": texts}))
     _write(directory / "embeddings" / "part-000.parquet", _embeddings())
     _write(directory / "images" / "part-000.parquet", _images())
+    _write(directory / "sensors.parquet", _sensors())
+    _write(directory / "chats.parquet", _chats())
+    _write(directory / "speech.parquet", _speech())
+    _write(directory / "molecules.parquet", _molecules())
     _write_tables(directory)
 
 
@@ -131,5 +137,51 @@ def _images() -> pa.Table:
             "label": np.arange(100) % 10,
             "height": 40 + np.arange(100) % 7,
             "captions": [[f"caption {n}", f"image {n}"] for n in range(100)],
+        }
+    )
+
+
+def _sensors() -> pa.Table:
+    random = np.random.default_rng(4)
+    return pa.table(
+        {
+            "sensor": np.repeat(np.arange(5), 200),
+            "hour": np.tile(np.arange(200), 5),
+            "value": random.random(1000, dtype=np.float32),
+        }
+    )
+
+
+def _chats() -> pa.Table:
+    return pa.table(
+        {
+            "roles": [["user", "assistant"], ["system", "user", "assistant"]] * 50,
+            "texts": [["Hello?", "Hi."], ["Be brief.", "What is 2 + 2?", "4."]] * 50,
+        }
+    )
+
+
+def _speech() -> pa.Table:
+    """WAV files of several lengths, as Hugging Face stores them."""
+    random = np.random.default_rng(5)
+    recordings = []
+    for number in range(64):
+        encoded = io.BytesIO()
+        with wave.open(encoded, "wb") as file:
+            file.setparams((1, 2, 8000, 0, "NONE", ""))
+            file.writeframes(random.integers(-999, 999, 800 + 10 * number, np.int16).tobytes())
+        recordings.append({"bytes": encoded.getvalue(), "path": f"{number}.wav"})
+    return pa.table({"audio": recordings, "label": np.arange(64) % 10})
+
+
+def _molecules() -> pa.Table:
+    """Graphs of three nodes and two to four edges, as PyTorch Geometric lays them out."""
+    edges = [[[0, 1, 1, 2][: 2 + n % 3], [1, 0, 2, 1][: 2 + n % 3]] for n in range(64)]
+    nodes = [[[1.0, 0.0]] * 3] * 64
+    return pa.table(
+        {
+            "x": pa.array(nodes, pa.list_(pa.list_(pa.float32(), 2))),
+            "edge_index": pa.array(edges, pa.list_(pa.list_(pa.int64()), 2)),
+            "y": np.arange(64, dtype=np.float32),
         }
     )

@@ -67,6 +67,20 @@ def test_blocks_run(page):
         if block.needs is None or (block.needs == "CUDA" and torch.cuda.is_available()):
             with _warnings_of(page):
                 exec(code, namespace)
+    assert [name for name, value in namespace.items() if _holds_nan(value)] == []
+
+
+def _holds_nan(value):
+    """Return True for a batch with NaN, and for a model that was trained on NaN."""
+    if isinstance(value, torch.nn.Module):
+        value = value.state_dict()
+    if isinstance(value, dict):
+        return any(map(_holds_nan, value.values()))
+    return (
+        isinstance(value, torch.Tensor)
+        and value.device.type == "cpu"
+        and bool((value != value).any())
+    )
 
 
 @contextlib.contextmanager

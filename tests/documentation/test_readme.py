@@ -26,9 +26,9 @@ def test_ratios_are_those_of_the_record():
     ratios = {
         name: float(found[1])
         for name in rates
-        if (found := re.search(rf"([\d.]+)x the rows a second of {re.escape(name)}", readme))
+        if (found := re.search(rf"([\d.]+)x the rows per second of {re.escape(name)}", readme))
     }
-    assert len(ratios) == len(re.findall("x the rows a second of", readme)) >= 3
+    assert len(ratios) == len(re.findall("x the rows per second of", readme)) >= 3
     for name, ratio in ratios.items():
         assert ratio == pytest.approx(own / rates[name], abs=0.06), name
 

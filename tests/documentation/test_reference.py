@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import fastload
+import fastload.images
 import fastload.testing
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -80,6 +81,11 @@ def test_signature_and_parameters(reference, name):
 @pytest.mark.parametrize("name", [f"errors.{name}" for name in sorted(ERRORS)] + OTHERS)
 def test_other_names_are_there(reference, name):
     assert entry_of(reference, f"fastload.{name}")
+
+
+@pytest.mark.parametrize("name", fastload.images.__all__)
+def test_names_of_images_are_there(reference, name):
+    assert entry_of(reference, f"fastload.images.{name}")
 
 
 @pytest.mark.parametrize("name", fastload.testing.__all__)

@@ -27,6 +27,7 @@ from fastload import (
     Fixed,
     Hash,
     Iceberg,
+    Image,
     Pack,
     Pad,
     Ragged,
@@ -164,8 +165,8 @@ def test_everything_public_has_a_name_of_its_own(path, dataset, tmp_path):
 
     shown = [
         IO(), Cache(tmp_path), Column("a", fill=0), Stack(["a", "b"]), Pad("a", 3), Fixed("a", 3),
-        Hash("a", 10), Codes("a", ["x", "y"]), dataset, dataset.schema, dataset.schema["id"],
-        dataset.stats(), mix({"only": dataset}),
+        Hash("a", 10), Codes("a", ["x", "y"]), Image("a", 8), dataset, dataset.schema,
+        dataset.schema["id"], dataset.stats(), mix({"only": dataset}),
         DevicePrefetcher(DataLoader(dataset, batch_size=None), "cpu"),
         per_row(length, "name", "length"), twice, next(iter(dataset)), Batch({"a": torch.ones(1)}),
         Ragged(torch.arange(3), torch.tensor([0, 3])), iter(dataset),

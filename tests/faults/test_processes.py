@@ -252,9 +252,9 @@ for _ in range(30):
     rows_here = 0
     for batch in dataset:
         rows_here += batch.rows
-        if dataset._ahead._prepared is not None:
+        if dataset._ahead._feed is not None:
             break
-    assert dataset._ahead._prepared is not None
+    assert dataset._ahead._feed is not None
     child = os.fork()
     if child == 0:
         signal.alarm(20)

@@ -118,7 +118,7 @@ def test_a_file_replaced_where_no_version_is_heeded(place):
         place.server.fault = strike
         with pytest.raises(SourceChangedError, match=r" - at .*a\.parquet, row group"):
             read(dataset)
-    assert len(asked) > 4
+    assert len(asked) >= 4  # the fourth request replaced the file
 
 
 def test_a_shifted_range_is_asked_for_again(place):

@@ -243,7 +243,7 @@ def test_the_other_commands(server, tmp_path, capsys):
     out = capsys.readouterr().out
     assert out.split()[:5] == ["file", "tier", "entries", "size", "last"]
     assert "just now" in out
-    assert f" on disk, in {tmp_path}" in out.splitlines()[-1]
+    assert f" on disk with directories and descriptions, in {tmp_path}" in out.splitlines()[-1]
     code, cleared = called(capsys, "clear", *where)
     assert cleared["removed"] > 0
     assert not list(entries_of(tmp_path / RAW))

@@ -251,7 +251,7 @@ def test_what_can_not_be_done(server, tmp_path, capsys, monkeypatch):
         URL, "--ray-address", "x"
     )
     monkeypatch.setitem(sys.modules, "ray", None)
-    assert "got none: pip install 'fastload[ray]'" in told(URL, "--engine", "ray")
+    assert "got none: pip install ray" in told(URL, "--engine", "ray")
 
 
 def test_a_node_with_a_directory_of_its_own_is_told(tmp_path):

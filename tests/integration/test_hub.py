@@ -592,7 +592,7 @@ def test_the_environment(hub, tmp_path):
 def test_without_huggingface_hub(hub, tmp_path):
     hide = "import sys; sys.modules['huggingface_hub'] = None\n"
     _, err = run(hide + PROGRAM, HF_HOME=str(tmp_path))
-    assert 'run `pip install "fastload[hf]"` - at hf://datasets/org/name/data' in err
+    assert "run `pip install huggingface_hub` - at hf://datasets/org/name/data" in err
 
 
 def test_start_methods_exist():

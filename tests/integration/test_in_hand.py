@@ -15,7 +15,8 @@ from torch.utils.data import DataLoader, default_convert
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from fastload import Batch, Column, FastParquetDataset, Ragged
-from fastload.testing import assert_same_batches, assert_same_rows
+from fastload.testing import assert_same_batches
+from support.same_rows import assert_same_rows
 
 ROWS = 20
 # Every kind of output: tensors, and a Ragged of each depth, of numbers, of str and of bytes.

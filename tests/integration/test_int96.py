@@ -12,8 +12,8 @@ import torch
 
 from fastload import Column, Delta, FastParquetDataset, Pad
 from fastload.errors import SchemaError
-from fastload.testing import assert_same_rows
 from support.lakehouse import delta_field, write_delta
+from support.same_rows import assert_same_rows
 
 FAR = dt.datetime(9999, 12, 31, 23, 59, 59, 999999)  # noqa: DTZ001 - without a time zone
 DATES = [FAR, FAR.replace(year=1000), FAR.replace(year=1), FAR.replace(year=2024, day=29), None]

@@ -16,7 +16,7 @@ import pytest
 from fastload import FastParquetDataset, mix
 from fastload.batch.assembler import Assembler
 from fastload.batch.pinned_memory import PinnedMemory
-from fastload.dataset.passes.open_feed import FeedFactory
+from fastload.dataset.passes.feed import Feed
 from fastload.engine.engine import Engine
 from fastload.plan.mix import mix_plan
 from support.sample_files import ids_of, write_sample
@@ -155,7 +155,7 @@ def test_a_pass_that_fails_to_begin_is_begun_again(path, monkeypatch, error):
         next(running)
         state = dataset.state_dict()
         dataset.load_state_dict(state)
-        failing(monkeypatch, FeedFactory, "open", 1, error)
+        failing(monkeypatch, Feed, "__init__", 1, error)
         with pytest.raises(error):
             iter(dataset)
         assert dataset.state_dict() == state
@@ -165,7 +165,7 @@ def test_a_pass_that_fails_to_begin_is_begun_again(path, monkeypatch, error):
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 @pytest.mark.parametrize(
     ("owner", "name", "number"),
-    [(FeedFactory, "open_share", 2), (mix_plan, "SourceShare", 4)],
+    [(Feed, "__init__", 3), (mix_plan, "SourceShare", 4)],
 )
 def test_a_mix_leaves_out_no_repetition(path, tmp_path, monkeypatch, owner, name, number, error):
     few = write_sample(tmp_path / "few.parquet", 1000, 100)

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from fastload import Column, FastParquetDataset, NullValueError, SchemaError, Stack
-from fastload.testing import assert_same_rows
 from support.own_process import in_its_own_process
+from support.same_rows import assert_same_rows
 
 ROWS = 120
 

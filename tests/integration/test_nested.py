@@ -18,7 +18,8 @@ from fastload import (
     SchemaError,
     Stack,
 )
-from fastload.testing import assert_same_batches, assert_same_rows
+from fastload.testing import assert_same_batches
+from support.same_rows import assert_same_rows
 from support.stored_tables import StoredTables, fill_of
 
 ROWS = 1000

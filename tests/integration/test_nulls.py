@@ -24,7 +24,7 @@ from fastload import (
     Pad,
     Stack,
 )
-from fastload.testing import assert_same_rows
+from support.same_rows import assert_same_rows
 
 ROWS = 1000
 

@@ -7,7 +7,7 @@ import pytest
 
 import fastload
 from fastload import FastParquetDataset
-from fastload.testing import assert_same_rows
+from support.same_rows import assert_same_rows
 from support.sample_files import ids_of, sample_table, write_sample
 
 ROWS = 1000

@@ -8,8 +8,9 @@ import pytest
 from torch.utils.data import DataLoader, IterableDataset
 
 from fastload import FastParquetDataset
+from fastload.dataset.passes.feed import Feed
+from fastload.dataset.passes.feed_plan import PassPlan
 from fastload.dataset.passes.next_pass import NextPass
-from fastload.dataset.passes.open_feed import FeedFactory
 from fastload.plan.read_plan import share_plan
 from fastload.plan.units import units
 from fastload.testing import assert_same_batches
@@ -93,8 +94,7 @@ def test_no_batch_waits_for_all_of_it(path, monkeypatch, limit, window, batches_
 
     with dataset_of(path, limit=limit, shuffle_window=window) as dataset:
         ids_of(dataset)
-        for name in ("__init__", "step"):
-            monkeypatch.setattr(NextPass, name, logged(getattr(NextPass, name)))
+        monkeypatch.setattr(NextPass, "step", logged(NextPass.step))
         for _batch in dataset:
             handed_out += 1
         assert len(steps) == 6
@@ -241,7 +241,7 @@ def test_a_worker_that_ends_with_its_pass_prepares_none(path, persistent):
 
 
 @pytest.mark.parametrize(
-    ("owner", "name"), [(units.Units, "share"), (FeedFactory, "plan_of"), (FeedFactory, "open")]
+    ("owner", "name"), [(units.Units, "share"), (PassPlan, "reads_in_steps"), (Feed, "__init__")]
 )
 def test_a_step_that_is_interrupted_ends_no_pass(path, monkeypatch, owner, name):
     """The consumer catches the error of a step to the next pass and asks for the next batch."""

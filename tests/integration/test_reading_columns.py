@@ -74,6 +74,7 @@ def test_only_the_columns_asked_for_are_read(path, names, shuffle):
     columns = {n: Column(n, fill="" if n == "text" else None) for n in names}
     options = {"nulls": "nan", "threads": 2, "shuffle": shuffle}
     with FastParquetDataset(path, columns=columns, **options) as dataset:
+        assert dataset.epoch_bytes == wanted
         before = bytes_read_by_this_process()
         assert sum(batch.rows for batch in dataset) == ROWS
         after = bytes_read_by_this_process()
@@ -126,6 +127,38 @@ def test_the_same_column_is_read_once(path):
         list(dataset)
         # Twice for the two types, and pages of the first batch once more, to be kept.
         assert dataset.stats().read.bytes <= 3 * chunk_bytes(path, ["n01"])
+        assert dataset.epoch_bytes == chunk_bytes(path, ["n01"])
+
+
+def test_the_bytes_of_an_epoch_are_those_of_row_groups_with_rows(tmp_path):
+    for name, rows in (("a=1", 1000), ("a=2", 0), ("a=3", 500)):
+        (tmp_path / name).mkdir()
+        columns = {"id": np.arange(rows), "x": np.arange(rows) / 7}
+        if name == "a=3":
+            del columns["x"]
+        pq.write_table(pa.table(columns), tmp_path / name / "0.parquet", row_group_size=300)
+
+    def sizes(number, column):
+        metadata = pq.read_metadata(tmp_path / f"a={number}" / "0.parquet")
+        groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+        return [group.column(column).total_compressed_size for group in groups]
+
+    ids, xs, last = sizes(1, 0), sizes(1, 1), sizes(3, 0)
+    source = str(tmp_path)
+
+    def epoch_bytes(**options):
+        with FastParquetDataset(source, nulls="nan", **options) as dataset:
+            return dataset.epoch_bytes
+
+    # A row group without rows is no part of an epoch, and keys of folders lie in no file.
+    assert epoch_bytes() == sum(ids + xs + last)
+    assert epoch_bytes(columns=["x", "a"]) == sum(xs)
+    assert epoch_bytes(columns=["a"]) == 0
+    assert epoch_bytes(columns=["x"], filters=[("id", "<", 300), ("a", "==", 1)]) == xs[0]
+    assert epoch_bytes(columns=["id"], filters=[("id", ">=", 599)]) == sum(ids[1:])
+    assert epoch_bytes(columns=["id"], filters=[("id", "<", 0)]) == 0
+    # The row groups of an epoch are the same on each rank, and with a limit.
+    assert epoch_bytes(columns=["id"], limit=1, rank=1, world_size=2) == sum(ids + last)
 
 
 def test_struct_fields(path, table):

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastload import IO, Cache, FastParquetDataset
-from fastload.testing import assert_same_rows
+from support.same_rows import assert_same_rows
 from support.stored_dataset import served
 from support.stores.server import rounds
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ from fastload import (
     ColumnNotFoundError,
     FastParquetDataset,
     NullValueError,
-    UnsupportedTypeError,
+    SchemaError,
 )
 
 
@@ -111,9 +112,35 @@ def test_without_rows(write):
     assert fastload.vocabulary(write(pa.array([None], pa.string())), "x") == []
 
 
-@pytest.mark.parametrize("values", [[1.5], [True], pa.array([1], pa.timestamp("us"))])
+@pytest.mark.parametrize("precision", [9, 15, 16, 38])
+def test_decimals_of_scale_0_are_integers(write, precision):
+    values = [Decimal(8), Decimal(-3), None, Decimal(8)]
+    words = fastload.vocabulary(write(pa.array(values, pa.decimal128(precision, 0))), "x")
+    assert words == [8, -3]
+    assert {type(word) for word in words} == {int}
+    lists = pa.array([values[:2], [], values[3:]], pa.list_(pa.decimal128(precision, 0)))
+    assert fastload.vocabulary(write(lists), "x") == [8, -3]
+
+
+def test_a_column_of_type_null(write):
+    path = write(pa.nulls(3))
+    assert fastload.vocabulary(path, "x") == []
+    assert fastload.vocabulary(path, "x", nulls="zero") == [0]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1.5],
+        [True],
+        [[0.5]],
+        pa.array([1], pa.timestamp("us")),
+        pa.array([Decimal("1.5")], pa.decimal128(9, 1)),
+    ],
+)
 def test_a_column_of_another_type(write, values):
-    with pytest.raises(UnsupportedTypeError, match=r"strings, binary or integers, got .* `x`"):
+    message = r"strings, binary, integers or decimals of scale 0 to count, got .* `x`"
+    with pytest.raises(SchemaError, match=message):
         fastload.vocabulary(write(values), "x")
 
 
@@ -133,5 +160,7 @@ def test_arguments(write):
         fastload.vocabulary(path, "x", max_size=1.5)
     with pytest.raises(TypeError, match="for reading, got 'shuffle'"):
         fastload.vocabulary(path, "x", shuffle=True)
+    with pytest.raises(TypeError, match=r"Expected io as fastload\.IO, got 0"):
+        fastload.vocabulary(path, "x", io=0)
     with pytest.raises(TypeError, match="Expected the name of a column, got"):
         fastload.vocabulary(path, ["x"])

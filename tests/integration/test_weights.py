@@ -405,6 +405,24 @@ def test_a_pass_of_persistent_workers_keeps_its_weights_until_its_end(rows: Path
     assert len(dataset._epochs.shared_weights) <= 3
 
 
+def test_persistent_workers_return_to_an_epoch_whose_weights_they_have_forgotten(
+    rows: Path,
+) -> None:
+    dataset = FastParquetDataset(rows, weights="weight", batch_size=50, columns=["id"], threads=0)
+    loader = DataLoader(
+        dataset, batch_size=None, num_workers=1, persistent_workers=True, timeout=120
+    )
+    check_counts(Counter(ids(loader)), WEIGHTS, 0)
+    weights: Any = np.random.default_rng(6).exponential(size=ROWS)
+    dataset.set_weights(weights)
+    batches = list(loader)
+    state = dataset.state_dict(after=batches[2])
+    for epoch in range(2, 6):
+        check_counts(Counter(ids(loader)), weights, epoch)
+    dataset.load_state_dict(state)
+    assert ids(loader) == [i for batch in batches[3:] for i in batch["id"].tolist()]
+
+
 def test_a_copy_made_in_a_worker_has_the_weights_that_came_later(rows: Path) -> None:
     dataset = FastParquetDataset(rows, weights="weight", columns=["id"], threads=0)
     loader = DataLoader(Copied(dataset), batch_size=None, num_workers=1, persistent_workers=True)

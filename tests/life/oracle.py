@@ -17,9 +17,9 @@ from spec_cases import is_number, needs_no_fill, spec_of, stack_of
 from fastload import Column, TokenBudget
 from fastload.rows.predicate import parse_split
 from fastload.rows.row_hash import hash_columns
-from fastload.testing import assert_same_rows
-from fastload.testing.expected_numbers import leaves_of
+from support.expected_numbers import leaves_of
 from support.plan_definition import copies_of
+from support.same_rows import assert_same_rows
 from support.stored_tables import takable
 
 WEIGHTS = [0, 1, 0.3, 2.5, 9]

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 
 import fastload
 from fastload import Cache, FastParquetDataset
-from fastload.testing import assert_same_rows
+from support.same_rows import assert_same_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,7 @@ import torch
 from hypothesis import strategies as st
 
 from fastload import Codes, Column, Fixed, Hash, Pad, Stack
-from fastload.testing.expected_numbers import is_binary, is_text
+from support.expected_numbers import is_binary, is_text
 from support.stored_tables import becomes_float, fill_of, has_nulls
 
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]

@@ -15,8 +15,9 @@ from fastload import FastParquetDataset
 from fastload.plan.options import Options
 from fastload.plan.position import WorkerSlot
 from fastload.plan.read_plan import read_plan
-from fastload.testing import assert_same_batches, assert_same_rows
+from fastload.testing import assert_same_batches
 from support.plan_definition import epoch_rows, rows_of
+from support.same_rows import assert_same_rows
 from support.stored_tables import StoredTables
 
 

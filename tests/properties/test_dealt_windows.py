@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastload import Column, FastParquetDataset, Stack
-from fastload.testing import assert_same_rows
+from support.same_rows import assert_same_rows
 
 TYPES = [pa.int8(), pa.uint16(), pa.int32(), pa.float32(), pa.int64(), pa.float64(), pa.bool_()]
 # Around the most entries that codes of one, two and four bytes are used for.

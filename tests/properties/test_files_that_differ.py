@@ -15,7 +15,7 @@ from parquet_cases import EXAMPLES
 from fastload import Column, FastParquetDataset, SchemaError
 from fastload.schema.projection import plan_columns
 from fastload.source.source import Source
-from fastload.testing import assert_same_rows
+from support.same_rows import assert_same_rows
 
 NUMBERS = [
     *(pa.int8(), pa.int16(), pa.int32(), pa.int64()),

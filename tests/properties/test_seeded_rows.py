@@ -17,12 +17,12 @@ from support.sample_files import write_files
 pytestmark = pytest.mark.timeout(1200 + 2 * EXAMPLES)
 
 
-def seeds_of(run):
+def seeds_of(run, step):
     """By row number, as it is defined."""
     rows = [sum(groups) for groups in run.files]
     file = np.repeat(np.arange(len(rows), dtype=np.int32), rows)
     row = np.concatenate([np.arange(count) for count in rows])
-    key = permutation.step_key(run.options["seed"], run.epoch, 0)
+    key = permutation.step_key(run.options["seed"], run.epoch, step)
     return permutation.seeds_of(key, file, row)
 
 
@@ -36,7 +36,6 @@ def delivered(paths, run, leg, state, **options):
             world_size=leg.world,
             threads=0,
             memory_budget="64MB",
-            augment=lambda batch, seeds: {"seed": seeds},
             **options,
             **run.options,
         ) as dataset:
@@ -60,15 +59,20 @@ def delivered(paths, run, leg, state, **options):
 )
 @given(runs(), st.integers(0, 2))
 def test_seeds_of_rows(run, threads):
-    expected = seeds_of(run)
-    options = {"preprocess": per_row(lambda number: 3 * number, "id", "thrice", threads=threads)}
+    expected, expected_of_row = seeds_of(run, 0), seeds_of(run, 1)
+    half = per_row(lambda _, seed: seed // 2, "id", "half", threads=threads, seeds=True)
+    options = {
+        "preprocess": per_row(lambda number: 3 * number, "id", "thrice", threads=threads),
+        "augment": [lambda batch, seeds: {"seed": seeds}, half],
+    }
     with tempfile.TemporaryDirectory() as directory:
         paths = write_files(directory, run.files)
         state = None
         for leg in run.legs:
             batches, state = delivered(paths, run, leg, state, **options)
             for batch in batches:
-                names = ["id", *(["__valid__"] if "__valid__" in batch else []), "seed", "thrice"]
-                assert sorted(batch) == sorted(names)
+                names = {"id", "seed", "half", "thrice", *({"__valid__"} & batch.keys())}
+                assert set(batch) == names
                 assert np.array_equal(batch["seed"].numpy(), expected[batch["id"].numpy()])
+                assert np.array_equal(batch["half"], expected_of_row[batch["id"].numpy()] // 2)
                 assert batch["thrice"].tolist() == (3 * batch["id"]).tolist()

@@ -12,7 +12,7 @@ from test_dataset_rows import stored
 from test_filtered_rows import COLUMNS, expected, predicates, rows_of, tables, write
 
 from fastload import FastParquetDataset
-from fastload.testing import assert_same_rows
+from support.same_rows import assert_same_rows
 
 
 @st.composite

@@ -31,6 +31,7 @@ def _entry(name, mode, rate, **changes):
         "busy_cores": 1.9,
         "bottleneck": "decode" if own else "",
         "kept_bytes": 0,
+        "first_epoch_s": 1.5 * ROWS / rate,
         "kept_roof": None,
         "kept_roof_fraction": None,
     }
@@ -73,6 +74,5 @@ def bench_record():
             for name, rate in RATES.items()
         ],
         "left_out": [],
-        "roofline": None,
         "profile": None,
     }

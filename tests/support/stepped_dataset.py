@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from fastload import FastParquetDataset, per_row
-from fastload.dataset.passes.scan_feed import ScanFeed
+from fastload.dataset.passes.feed import Feed
 from fastload.plan.permutation import stream_key
 
 ROWS = 500
@@ -33,8 +33,8 @@ def wait_for_decoding(monkeypatch):
         until(lambda: not feed._scan.waits)
         return room.fget(feed)
 
-    room = ScanFeed.ready
-    monkeypatch.setattr(ScanFeed, "ready", property(ready))
+    room = Feed.ready
+    monkeypatch.setattr(Feed, "ready", property(ready))
 
 
 def dataset_of(path, preprocess=None, augment=None, **options):

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fastload.plan.sequence import RowGroups
-from fastload.testing.expected_numbers import is_binary, is_text, leaves_of
+from support.expected_numbers import is_binary, is_text, leaves_of
 
 # Fills of nulls by the kind of a column; none is a default value, so that mistakes show.
 FILLS = {"str": "(nöne)", "bytes": b"\0\xff none", "bool": True, "float": -2.5, "int": 77}

@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 
 from fastload import Column, FastParquetDataset
-from fastload.testing import assert_same_rows
-from fastload.testing.expected_numbers import leaves_of
+from support.expected_numbers import leaves_of
+from support.same_rows import assert_same_rows
 from support.stored_tables import fill_of
 
 

@@ -19,6 +19,7 @@ from fastload import (
     FastParquetDataset,
     Fixed,
     Hash,
+    Image,
     MixedDataset,
     Pad,
     Ragged,
@@ -32,6 +33,7 @@ from fastload import (
     vocabulary,
 )
 from fastload.dataset.trace import Trace
+from fastload.images import Box, center_box, crop_box, decode, flips, sizes
 from fastload.testing import (
     assert_ranks_agree,
     assert_resumes_exactly,
@@ -69,6 +71,7 @@ for one in dataset:
     assert_type(one.rows, int)
 assert_type(dataset.head(3), Batch)
 assert_type(dataset.num_rows, int)
+assert_type(dataset.epoch_bytes, int)
 assert_type(dataset.rows_of(range(3), rank=0, num_workers=2), dict[str, NDArray[Any]])
 part = FastParquetDataset("a.parquet", offset=5, limit=10)
 
@@ -89,6 +92,8 @@ opened_by_one_word = FastParquetDataset(
 )
 words = vocabulary("a.parquet", "country", min_count=2, max_size=100, filters=[("x", ">", 0)])
 codes = Codes("country", [None, *words], unknown=0)
+photo = Image("image", (224, 192), crop="random", flip=True, mode="L", layout="hwc", scale=(0.5, 1))
+photos = FastParquetDataset("images", columns={"photo": photo, "mask": Image("mask", 8, crop=None)})
 history = Pad("items", 50, side="left", keep="last", mask=True, dtype="int64")
 
 loader = DataLoader(dataset, batch_size=None)
@@ -107,7 +112,7 @@ assert_type(text.to("cpu"), Ragged)
 assert_type(text.to_padded(0, [None, 4]), torch.Tensor)
 
 with FastParquetDataset("a.parquet") as opened:
-    assert_same_rows(opened, object(), ["x"], ordered=False)
+    assert_same_rows(opened, object(), ordered=False)
     opened.close()
 
 mixed = mix(
@@ -138,6 +143,7 @@ def jittered(batch: Batch, seeds: NDArray[np.uint64]) -> Batch:
 
 
 encoded = per_row(str.encode, inputs="text", outputs={"bytes": "ragged"}, threads=2)
+drawn = per_row(lambda price, seed: price * (seed % 2), "price", "price", seeds=True)
 
 
 @kernel(inputs=("price", "quantity"), outputs={"revenue": "float32", "wide": (torch.int8, 3)})
@@ -147,7 +153,13 @@ def revenue(price: NDArray[np.float64], quantity: NDArray[np.int64], out: Any, w
 
 machine_code = kernel.from_address(1, inputs="price", outputs={"tax": "float32"}, version="1")
 noise = kernel("price", {"price": np.float32}, random=True, version="1")(lambda *arrays: None)
-FastParquetDataset("a.parquet", preprocess=[revenue, encoded], augment=[noise, jittered])
+assert_type(sizes(bytearray()), tuple[int, int])
+assert_type(crop_box(300, 400, seed=1, scale=(0.5, 1.0), ratio=(1.0, 1.0)), Box)
+assert_type(
+    decode(b"", size=224, flip=flips(1), out=np.empty((224, 224, 3), "uint8")), NDArray[np.uint8]
+)
+decode(b"", mode="L", box=lambda height, width: center_box(height, width, (1, 1)), size=(3, 4))
+FastParquetDataset("a.parquet", preprocess=[revenue, encoded], augment=[noise, jittered, drawn])
 FastParquetDataset("a.parquet", preprocess=revenue, augment=noise)
 FastParquetDataset("a.parquet", preprocess=[scaled, encoded], augment=jittered)
 FastParquetDataset("a.parquet", preprocess=[per_block(scaled, threads=4), encoded])

@@ -100,7 +100,7 @@ for stage in (stats.read, stats.read_ahead, stats.decode, stats.kernels, stats.d
     assert_type(stage, Stage)
     assert_type((stage.bytes, stage.rows, stage.working_s), tuple[int, int, float])
 assert_type((stats.requests, stats.batches, stats.copied_batches), tuple[int, int, int])
-assert_type((stats.waiting_s, stats.consuming_s), tuple[float, float])
+assert_type((stats.waiting_s, stats.consuming_s, stats.cpu_s), tuple[float, float, float])
 assert_type(stats.memory_allocations, int)
 memory = stats.memory
 assert_type(memory, Memory)
@@ -149,4 +149,3 @@ quality = shuffle_quality(dataset)
 assert_type(quality, ShuffleQuality)
 assert_type((quality.rows, quality.batch_rows), tuple[int, int])
 assert_type((quality.score, quality.effective_rows), tuple[float, float])
-assert_type((quality.neighbour_distance, quality.rank_correlation), tuple[float, float])

@@ -1,10 +1,14 @@
 // Counters of the work that the stages have done so far. Every counter only grows.
 #pragma once
 
+#include <pthread.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <utility>
 
+#include "fastload/base/platform.h"
 #include "fastload/base/spans.h"
 
 namespace fastload {
@@ -22,6 +26,8 @@ struct Counters {
   std::atomic<int64_t> rows{0};
   std::atomic<int64_t> batch_bytes{0};
   std::atomic<int64_t> wait_ns{0};  // time for which the consumer waited for a batch
+  std::atomic<int64_t> next_cpu_ns{
+      0};  // CPU time in Next() of consumers that do the work
   std::atomic<int64_t> merged_batches{0};  // batches put together from several windows
 };
 
@@ -69,6 +75,48 @@ class Timer {
  private:
   std::atomic<int64_t>* total_;
   std::chrono::steady_clock::time_point start_;
+};
+
+// A timer of a stage's work: adds its own lifetime in nanoseconds to a counter, less the
+// lifetimes of the work timers that lived meanwhile on the same thread.
+class WorkTimer {
+ public:
+  // Without a `total`, the time counts for no stage.
+  explicit WorkTimer(std::atomic<int64_t>* total)
+      : total_(total), before_ns_(std::exchange(inner_ns, 0)), start_ns_(NowNs()) {}
+  ~WorkTimer() {
+    const int64_t lifetime_ns = NowNs() - start_ns_;
+    if (total_ != nullptr) *total_ += lifetime_ns - inner_ns;
+    inner_ns = before_ns_ + lifetime_ns;
+  }
+  WorkTimer(const WorkTimer&) = delete;
+  WorkTimer& operator=(const WorkTimer&) = delete;
+
+ private:
+  // Lifetimes of the timers within the thread's innermost timer.
+  static inline constinit thread_local int64_t inner_ns = 0;
+
+  std::atomic<int64_t>* total_;
+  int64_t before_ns_;  // inner_ns of the timer around this one
+  int64_t start_ns_;
+};
+
+// A timer that adds the CPU time of its thread in nanoseconds to a counter. Each end is a
+// system call.
+class CpuTimer {
+ public:
+  // Without a `total`, nothing is measured.
+  explicit CpuTimer(std::atomic<int64_t>* total)
+      : total_(total), start_ns_(total == nullptr ? 0 : ThreadCpuNs(pthread_self())) {}
+  ~CpuTimer() {
+    if (total_ != nullptr) *total_ += ThreadCpuNs(pthread_self()) - start_ns_;
+  }
+  CpuTimer(const CpuTimer&) = delete;
+  CpuTimer& operator=(const CpuTimer&) = delete;
+
+ private:
+  std::atomic<int64_t>* total_;
+  int64_t start_ns_;
 };
 
 }  // namespace fastload

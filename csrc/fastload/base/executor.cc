@@ -116,6 +116,14 @@ class ThreadPool final : public Executor {
     return fault_;
   }
 
+  int64_t CpuNs() const override {
+    // A thread that has not ended can't end meanwhile, because it needs the lock.
+    std::lock_guard lock(mutex_);
+    int64_t sum = ended_cpu_ns_;
+    for (const pthread_t thread : living_) sum += ThreadCpuNs(thread);
+    return sum;
+  }
+
   void Close() override {
     {
       std::lock_guard lock(mutex_);
@@ -133,6 +141,7 @@ class ThreadPool final : public Executor {
  private:
   void Start(const std::string& name, int threads) {
     threads_.reserve(static_cast<size_t>(threads));
+    living_.reserve(static_cast<size_t>(threads));
     for (int i = 0; i < threads; ++i) {
       try {
         threads_.emplace_back([this, name] {
@@ -153,11 +162,12 @@ class ThreadPool final : public Executor {
   void Run() {
     Scratch scratch;
     std::unique_lock lock(mutex_);
+    living_.push_back(pthread_self());
     while (true) {
       ++idle_;
       wake_.wait(lock, [this] { return closed_ || !queue_.empty(); });
       --idle_;
-      if (queue_.empty()) return;
+      if (queue_.empty()) break;
       {
         Task task = queue_.Pop();
         lock.unlock();
@@ -169,6 +179,8 @@ class ThreadPool final : public Executor {
       }
       lock.lock();
     }
+    std::erase(living_, pthread_self());
+    ended_cpu_ns_ += ThreadCpuNs(pthread_self());
   }
 
   void AddFault(Status status) {
@@ -177,12 +189,14 @@ class ThreadPool final : public Executor {
     faulty_.store(true, std::memory_order_release);
   }
 
-  mutable std::mutex mutex_;  // guards queue_, idle_, closed_ and fault_
+  mutable std::mutex mutex_;  // guards the members to ended_cpu_ns_
   std::condition_variable wake_;
   Queue queue_;
   size_t idle_ = 0;  // threads that wait for a task
   bool closed_ = false;
   Status fault_;                     // the first
+  std::vector<pthread_t> living_;    // threads that have begun and not ended
+  int64_t ended_cpu_ns_ = 0;         // CPU time of the threads that have ended
   std::atomic<bool> faulty_{false};  // whether there is a fault_
   std::mutex joining_;               // guards the joining of threads_
   std::vector<std::thread> threads_;

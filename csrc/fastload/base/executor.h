@@ -52,6 +52,10 @@ class Executor {
   // The thread lives on, but whoever waits for the task's work waits in vain: owners of
   // tasks look here before they wait.
   virtual Status fault() const { return Status::OK(); }
+
+  // Returns the CPU time of the executor's threads so far, in nanoseconds, also once they
+  // have ended. What other threads do in RunOne does not count.
+  virtual int64_t CpuNs() const { return 0; }
 };
 
 // Starts a pool of `threads` threads named `name`. Throws std::system_error if the system

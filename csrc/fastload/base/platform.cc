@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,6 +21,8 @@
 #endif
 #if defined(__linux__)
 #include <sys/syscall.h>
+#elif defined(__APPLE__)
+#include <mach/mach.h>
 #endif
 
 namespace fastload {
@@ -61,6 +64,28 @@ int64_t ThreadNumber() {
   return static_cast<int64_t>(number);
 #else
   return syscall(SYS_gettid);
+#endif
+}
+
+int64_t ThreadCpuNs(pthread_t thread) {
+#if defined(__APPLE__)
+  thread_basic_info used{};
+  mach_msg_type_number_t words = THREAD_BASIC_INFO_COUNT;
+  if (thread_info(pthread_mach_thread_np(thread), THREAD_BASIC_INFO,
+                  reinterpret_cast<thread_info_t>(&used), &words) != KERN_SUCCESS) {
+    return 0;
+  }
+  const auto ns = [](const time_value_t& time) {
+    return int64_t{time.seconds} * 1'000'000'000 + int64_t{time.microseconds} * 1000;
+  };
+  return ns(used.user_time) + ns(used.system_time);
+#else
+  clockid_t clock{};
+  timespec used{};
+  if (pthread_getcpuclockid(thread, &clock) != 0 || clock_gettime(clock, &used) != 0) {
+    return 0;
+  }
+  return int64_t{used.tv_sec} * 1'000'000'000 + used.tv_nsec;
 #endif
 }
 

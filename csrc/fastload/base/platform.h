@@ -2,6 +2,7 @@
 // or near equivalents. With FASTLOAD_PORTABLE, Linux uses the POSIX calls too, for tests.
 #pragma once
 
+#include <pthread.h>
 #include <sys/stat.h>
 
 #include <cstddef>
@@ -52,6 +53,10 @@ int64_t ModifiedNs(const struct stat& status);
 
 // Returns the calling thread's number, equal to Python's threading.get_native_id().
 int64_t ThreadNumber();
+
+// Returns the CPU time that a thread of this process has used, in nanoseconds, or 0 where
+// the system can't say. The thread must not have ended.
+int64_t ThreadCpuNs(pthread_t thread);
 
 // Names the calling thread. Systems keep at least the first 15 letters.
 void NameThread(const std::string& name);

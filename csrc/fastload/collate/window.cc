@@ -235,7 +235,7 @@ Status WindowTask::ForEachTile(const TileSink& sink) {
 }
 
 Status WindowTask::Run(Step step) {
-  Timer timer(&source_->counters.decode_ns);
+  const WorkTimer timer(&source_->counters.decode_ns);
   if (step == Step::kStage) return Stage();
   Status status;
   if (step == Step::kCount) {
@@ -257,7 +257,7 @@ void WindowTask::Finish(Step step) {
     const int64_t levels = unit_.kind == Unit::Kind::kNested ? RaggedLevels(spec) : 1;
     state_.sizes.resize(window_->parts.size() * static_cast<size_t>(levels));
   } else if (step == Step::kFill) {
-    Timer timer(&source_->counters.decode_ns);
+    const WorkTimer timer(&source_->counters.decode_ns);
     state_.bytes.reset();
     state_.lists.reset();
     state_.numbers.reset();

@@ -13,6 +13,7 @@ int64_t TotalBytes(const std::vector<ByteRange>& ranges) {
 Status ReadRanges(const FetchContext& context, const File& file,
                   const std::vector<ByteRange>& ranges, int64_t position, int64_t bytes,
                   uint8_t* out) {
+  const WorkTimer timer(&context.counters->read_ns);
   return ForEachPart(ranges, position, bytes, [&](const ByteRange& part) {
     ARROW_RETURN_NOT_OK(file.ReadAt(part.offset, part.bytes, out));
     context.counters->read_requests += 1;

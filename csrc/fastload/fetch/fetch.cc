@@ -171,7 +171,6 @@ Result<std::shared_ptr<arrow::Buffer>> ChunkStream::ReadLocal(const Extent& exte
   if (*cancelled_) return PassClosed();
   ARROW_ASSIGN_OR_RAISE(auto block, context_.pool->Allocate(extent.bytes));
   ARROW_ASSIGN_OR_RAISE(const auto file, context_.files->Open(file_));
-  const Timer timer(&context_.counters->read_ns);
   const SpanTimer span(context_.spans, Stage::kRead,
                        {.index = file_, .bytes = extent.bytes});
   ARROW_RETURN_NOT_OK(
@@ -202,7 +201,9 @@ Result<std::shared_ptr<arrow::Buffer>> ChunkStream::Wait(size_t i) {
     lock.unlock();
     const bool ran = context_.io->RunOne();
     lock.lock();
-    if (!ran) arrived_.wait(lock, [&] { return segments_[i].done; });
+    if (ran) continue;
+    const WorkTimer waiting(nullptr);
+    arrived_.wait(lock, [&] { return segments_[i].done; });
   }
   if (!segments_[i].status.ok()) return segments_[i].status;
   return segments_[i].bytes;

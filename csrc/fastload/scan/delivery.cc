@@ -193,7 +193,7 @@ Status Delivery::CallKernels(Batch* batch, Scratch& scratch) const {
   const Kernels& kernels = pass_->dataset->kernels;
   if (kernels.empty()) return Status::OK();
   const std::vector<uint64_t>& keys = pass_->options.kernel_keys;
-  Timer timer(&pass_->dataset->counters.kernel_ns);
+  const WorkTimer timer(&pass_->dataset->counters.kernel_ns);
   const SpanTimer span(&pass_->dataset->spans, Stage::kKernels, {.index = batch->index});
   ARROW_ASSIGN_OR_RAISE(batch->failed_kernel,
                         kernels.Run(batch->block->data(), batch->areas, keys, scratch));
@@ -228,7 +228,8 @@ Result<std::optional<Batch>> Delivery::Next(std::chrono::milliseconds timeout,
   // A closed scan may have outlived the dataset.
   if (*pass_->cancelled) return PassClosed();
   Counters& counters = pass_->dataset->counters;
-  Timer timer(&counters.wait_ns);
+  const Timer timer(&counters.wait_ns);
+  const CpuTimer cpu_timer(pass_->cpu->has_threads() ? nullptr : &counters.next_cpu_ns);
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   PendingBatches::node_type node;  // freed without the lock
   std::unique_lock lock(*mutex_);

@@ -84,6 +84,10 @@ class Pipeline {
 
   const Counters& counters() const { return dataset_.counters; }
   const Counters& counters_ahead() const { return dataset_.counters_ahead; }
+  // Returns the CPU time of the threads, and of consumers that do the work in Next().
+  int64_t CpuNs() const {
+    return dataset_.counters.next_cpu_ns + cpu_->CpuNs() + io_->CpuNs();
+  }
   BlockPool::Stats batch_memory() const { return batches_.stats(); }
   BlockPool::Stats staging_memory() const { return staging_.stats(); }
   BlockPool::Stats fetch_memory() const { return fetches_.stats(); }

@@ -93,7 +93,7 @@ class Batch(dict[str, Any]):
         Raises:
             TypeError: `device` is a dtype. Outputs have dtypes of their own.
         """
-        refuse_dtype(device, non_blocking, OF_BATCH["type"])
+        refuse_dtype(device, non_blocking)
         return self._map("to", device, non_blocking=non_blocking)
 
     def pin_memory(self) -> Batch:
@@ -208,7 +208,7 @@ class Batch(dict[str, Any]):
 
         def __getattr__(self, name: str) -> Any:
             output = f"write batch[{name!r}] for the output"
-            return missing_attribute(self, name, OF_BATCH, output if name in self else "")
+            return missing_attribute(self, name, default=output if name in self else OF_BATCH)
 
     def __missing__(self, name: object) -> NoReturn:
         if isinstance(name, torch.Tensor) and name.dim():

@@ -9,7 +9,6 @@ __all__ = [
     "COMPARED",
     "NO_TENSOR",
     "OF_BATCH",
-    "OF_RAGGED",
     "OPERATORS",
     "ROWS",
     "ROWS_BY_MASK",
@@ -35,53 +34,15 @@ COMPARED = (
 )
 
 NO_TENSOR = (
-    "a Ragged is no tensor. ragged.values is the tensor of all elements, ragged.to_padded() a "
-    "rectangle; Pad, Fixed, Hash and Codes in columns= give tensors"
+    "a Ragged is no tensor. ragged.values is the tensor of all elements, ragged.lengths the number "
+    "of elements of each row, ragged.to_padded() a rectangle, ragged.tolist() lists; Pad, Fixed, "
+    "Hash, Codes and Image in columns= give tensors, and columns={name: torch.int64} casts"
 )
 
-_CAST_ONE = (
-    "cast one output, batch[name].float(), or decode to the dtype: columns={name: torch.float32}"
+OF_BATCH = (
+    "a Batch is a dict of its outputs: write batch[name].float() to cast one, batch.to(device), "
+    "batch.slice(start, stop), batch.rows, list(batch) or batch.to_arrow()"
 )
-_CAST = (
-    "cast the elements, Ragged(ragged.values.long(), ragged.offsets), or decode to the dtype: "
-    "columns={name: torch.int64}"
-)
-_SHAPE = "len(ragged) is the number of rows, ragged.lengths the number of elements of each row"
-_OF_ONE_STRING = (
-    "a Ragged of strings holds the strings of all rows, and ragged[i] is one str; for a function "
-    "of one str, write per_row(fn, inputs=, outputs=)"
-)
-_CASTS = ("half", "float", "double", "bfloat16", "long", "int", "short", "bool", "type", "astype")
-
-_SLICE = "write batch.slice(start, stop)"
-
-OF_BATCH = {
-    **dict.fromkeys(_CASTS, _CAST_ONE),
-    **dict.fromkeys(("cuda", "cpu"), "write batch.to(device)"),
-    **dict.fromkeys(("head", "row", "take", "iloc", "loc"), _SLICE),
-    **dict.fromkeys(("shape", "size", "num_rows", "batch_size"), "write batch.rows"),
-    **dict.fromkeys(("columns", "column_names", "names"), "write list(batch)"),
-    **dict.fromkeys(("numpy", "array"), "write batch[name].numpy()"),
-    **dict.fromkeys(("to_dict", "to_pydict"), "write batch.to_arrow().to_pydict()"),
-    **dict.fromkeys(("to_list", "tolist", "to_pylist"), "write batch.to_arrow().to_pylist()"),
-    "schema": "write dataset.schema, or batch.to_arrow().schema",
-    "to_polars": "write polars.DataFrame(batch.to_arrow())",
-    "to_table": "write pyarrow.table(batch.to_arrow())",
-}
-"""Attributes of tensors and of tables, for `Batch`."""
-
-OF_RAGGED = {
-    **dict.fromkeys(_CASTS, _CAST),
-    **dict.fromkeys(("shape", "size", "dim", "ndim"), _SHAPE),
-    **dict.fromkeys(("cuda", "cpu"), "write ragged.to(device)"),
-    **dict.fromkeys(("numpy", "array"), "write ragged.to_padded().numpy() or ragged.tolist()"),
-    **dict.fromkeys(("to_list", "to_pylist", "as_py"), "write ragged.tolist()"),
-    **dict.fromkeys(("to_arrow", "to_pandas"), "call it on the Batch: batch.to_arrow()"),
-    **dict.fromkeys(("pad", "to_dense", "to_tensor"), "write ragged.to_padded()"),
-    **dict.fromkeys(("split", "strip", "lower", "upper", "replace", "str"), _OF_ONE_STRING),
-    **dict.fromkeys(("encode", "decode", "startswith", "endswith", "join"), _OF_ONE_STRING),
-}
-"""Attributes of tensors, arrays and strings, for `Ragged`."""
 
 _BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor")
 OPERATORS = (
@@ -92,14 +53,16 @@ OPERATORS = (
 """Names of the special methods of operators, without underscores."""
 
 
-def refuse_dtype(device: object, non_blocking: object, advice: str) -> None:
+def refuse_dtype(device: object, non_blocking: object) -> None:
     """Raise TypeError if an argument of a method `to` is a dtype.
 
     Args:
         device: the argument where a device is expected.
         non_blocking: the argument where a bool is expected.
-        advice: how to cast, for the message.
     """
     for argument in (device, non_blocking):
         if isinstance(argument, torch.dtype):
-            raise TypeError(f"Expected a device and no dtype, got {argument}: {advice}")
+            raise TypeError(
+                f"Expected a device and no dtype, got {argument}: cast one output, "
+                "batch[name].float(), or decode to the dtype, columns={name: torch.float32}"
+            )

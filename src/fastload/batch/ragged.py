@@ -12,7 +12,7 @@ import torch
 from torch.compiler import is_compiling
 from torch.utils import _pytree as pytree
 
-from fastload.batch.hints import COMPARED, NO_TENSOR, OF_RAGGED, OPERATORS, refuse_dtype
+from fastload.batch.hints import COMPARED, NO_TENSOR, OPERATORS, refuse_dtype
 from fastload.batch.ragged_parts import (
     check_parts,
     describe,
@@ -159,8 +159,7 @@ class Ragged:
     if not TYPE_CHECKING:  # type checkers refuse unknown attributes themselves
 
         def __getattr__(self, name: str) -> Any:
-            default = NO_TENSOR if hasattr(torch.Tensor, name) else ""
-            return missing_attribute(self, name, OF_RAGGED, default)
+            return missing_attribute(self, name, default=NO_TENSOR)
 
     @classmethod
     def __torch_function__(
@@ -274,7 +273,7 @@ class Ragged:
         Raises:
             TypeError: `device` is a dtype.
         """
-        refuse_dtype(device, non_blocking, OF_RAGGED["type"])
+        refuse_dtype(device, non_blocking)
         return ragged_of(
             self.values.to(device, non_blocking=non_blocking),
             self.offsets.to(device, non_blocking=non_blocking),

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
-from fastload.batch.hints import OF_RAGGED
 from fastload.batch.tensor_views import assign
 
 if TYPE_CHECKING:
@@ -170,7 +169,7 @@ def expect_fitting(value: object, dtype: torch.dtype) -> None:
     if not fits:
         raise ValueError(
             f"Expected a value that fits {str(dtype).removeprefix('torch.')}, got {value!r}: "
-            f"{OF_RAGGED['type']}"
+            "cast the elements, such as Ragged(ragged.values.long(), ragged.offsets)"
         )
 
 

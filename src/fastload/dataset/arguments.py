@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fastload.runtime.disk.cache import cache_of
-from fastload.schema.columns import check_choice
+from fastload.schema.argument_checks import check_choice
 from fastload.schema.packs import Pack, TokenBudget
-from fastload.source.stores.io import IO
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -140,11 +139,8 @@ def check_arguments(arguments: Mapping[str, object]) -> None:
     if not (type(batch_size) is int or isinstance(batch_size, TokenBudget)):
         raise TypeError(f"Expected batch_size as int, got {batch_size!r}")
     _check_beside_slices(arguments)
-    io = arguments["io"]
     if arguments["weights"] is not None:
         _refuse_beside_weights(arguments)
-    if io is not None and not isinstance(io, IO):
-        raise TypeError(f"Expected io as fastload.IO, got {io!r}")
     for name, choices in _CHOICES.items():
         check_choice(name, arguments[name], choices)
     for name, least in _LEAST.items():
@@ -242,7 +238,8 @@ def refuse_beside_tokens(arguments: Mapping[str, Any]) -> None:
     """
     pack, batch_size = arguments["pack"], arguments["batch_size"]
     if pack is not None and not isinstance(pack, Pack):
-        raise TypeError(f"Expected pack as fastload.Pack, got {pack!r}")
+        call = f"{pack!r}, length" if isinstance(pack, str) else "column, length"
+        raise TypeError(f"Expected pack as fastload.Pack, got {pack!r}: write Pack({call})")
     what = "a TokenBudget" if pack is None else "pack"
     if pack is not None and not isinstance(batch_size, int):
         raise ValueError(

@@ -23,10 +23,10 @@ from fastload.dataset.arguments import (
 from fastload.dataset.describe import Description
 from fastload.dataset.lookup import RowsByIndex, RowTaker, head
 from fastload.dataset.opening import OpenedSource, PlannedOutputs, order_of
-from fastload.dataset.passes.epoch_iterator import EpochIterator
-from fastload.dataset.passes.feed import weakly
-from fastload.dataset.passes.next_pass import LookAhead, NextPass
-from fastload.dataset.passes.open_feed import FeedFactory
+from fastload.dataset.passes.feed import Feed, FeedContext, weakly
+from fastload.dataset.passes.feed_plan import PassPlan
+from fastload.dataset.passes.next_pass import NextPass, feed_in_steps
+from fastload.dataset.passes.running_pass import Pass
 from fastload.dataset.preparing.composed import ComposedSource, composed_source
 from fastload.dataset.preparing.prepared import PreparedRows
 from fastload.dataset.process_engine import ProcessEngine
@@ -67,8 +67,10 @@ from fastload.runtime.user_warnings import warn
 from fastload.schema.fields import Schema
 from fastload.schema.packs import Pack, TokenBudget
 from fastload.schema.projection import plan_columns
+from fastload.schema.sizes import stored_bytes
 from fastload.source.stores.io import IO
 from fastload.source.stores.stores import Stores
+from fastload.steps.image_step import image_steps
 from fastload.steps.kernel_plan import extra_outputs
 from fastload.steps.steps import Steps
 
@@ -84,6 +86,7 @@ if TYPE_CHECKING:
     from fastload.dataset.preparing.preparation import Preparation
     from fastload.engine.engine import Engine
     from fastload.plan.options import Options, Uneven, Window
+    from fastload.plan.position import WorkerSlot
     from fastload.plan.steps import StepOfLeg
     from fastload.plan.units.units import Units
     from fastload.rows.predicate import Filters, SplitArgument
@@ -128,10 +131,10 @@ class FastParquetDataset(Resumable):
         columns: The outputs of a batch: None (all columns), a list of names, or a mapping.
             A name "a.b" selects a field of a struct. A mapping goes from output name to a
             column name, a dtype (the column of that name, cast), a list of names (a `Stack`), or a
-            `Column`, `Stack`, `Pad`, `Fixed`, `Hash` or `Codes`; `"*": ...` stands for every
-            other column. A list may hold these specs too, but for `Stack`. If the type of a column
-            differs between files, the column has the type that pyarrow's permissive unification
-            gives. In a file that lacks the column, the column is null.
+            `Column`, `Stack`, `Pad`, `Fixed`, `Hash`, `Codes` or `Image`; `"*": ...` stands for
+            every other column. A list may hold these specs too, but for `Stack`. If the type of a
+            column differs between files, the column has the type that pyarrow's permissive
+            unification gives. In a file that lacks the column, the column is null.
         batch_size: Number of rows in a batch, or a `TokenBudget`.
             For single rows, iterate over `batch.iter_rows()`, or use `by_index`.
         filters: The condition that rows must meet: an Expression, or a list of conditions.
@@ -185,11 +188,11 @@ class FastParquetDataset(Resumable):
             output that the function deletes from the block is gone. Which rows form a block is
             not defined, so the result for a row must not depend on other rows.
         augment: Random steps, drawn again in each epoch: one function or kernel, or a list.
-            The steps are functions `fn(batch, seeds)` or kernels, called in order after
-            `preprocess` on each batch with all its outputs. A function returns the same as in
-            `preprocess`. `seeds` is a numpy array uint64 (B,), one seed for each row. The seed
-            depends only on the dataset's seed, the epoch, the row's file, the row's number and
-            the function's index in the list.
+            The steps are functions `fn(batch, seeds)`, `per_row(..., seeds=True)` or kernels,
+            called in order after `preprocess` on each batch with all its outputs. A function
+            returns the same as in `preprocess`. `seeds` is a numpy array uint64 (B,), one seed for
+            each row. The seed depends only on the dataset's seed, the epoch, the row's file, the
+            row's number and the step's index in the list.
         cache: Where to keep what was read and computed: a directory, a `Cache`, or None.
             `Cache(directory, max_bytes=...)` limits the size. All processes of this user on the
             node share the directory. The cache keeps the bytes read from remote files. With
@@ -328,7 +331,7 @@ class FastParquetDataset(Resumable):
         if by_tokens is not None:
             refuse_beside_tokens(locals())
         self._by_tokens = by_tokens
-        io, memory_budget = io or IO(), parse_bytes(memory_budget)
+        io, memory_budget = IO() if io is None else io, parse_bytes(memory_budget)
         skips, padded = on_error == "skip", uneven == "pad"
         self._batch_size = batch_size if isinstance(batch_size, int) else 0
         self._rows_of_batch = 0  # rows of a batch that has no fixed number of them; 0 = it has
@@ -343,6 +346,8 @@ class FastParquetDataset(Resumable):
         check_packed(pack, self._batch_size)
         self._options: Options = order_of(locals(), step_rows or self._batch_size or 1, slices)
 
+        images = image_steps(columns, threads, pack)
+
         # 2. Steps that change what the rows are: the dataset reads the rows after these steps.
         self._composed, opened = None, composed_source(FastParquetDataset, locals())
         if isinstance(opened, ComposedSource):
@@ -350,12 +355,13 @@ class FastParquetDataset(Resumable):
             source, cache = opened.files, opened.cache
             columns = filters = split = preprocess = filesystem = storage_options = None
             exclude = ()
+            images = [step for step in images if step.seeds]  # the others are decoded
 
         # 3. The source, and the outputs.
         self._provenance = provenance
-        self._steps = Steps(preprocess, augment, provenance=provenance)
-        # `take` does not call `augment`.
-        self._lasting_steps = Steps(preprocess, None, provenance=provenance)
+        self._steps = Steps(preprocess, augment, provenance=provenance, images=images)
+        # `take` does not call the functions of `augment`, but decodes random images.
+        self._lasting_steps = Steps(preprocess, None, provenance=provenance, images=images)
         kept = cache_of(cache)
         if not isinstance(opened, OpenedSource):
             storage = Stores(filesystem, storage_options, io, kept)
@@ -419,14 +425,14 @@ class FastParquetDataset(Resumable):
             dataset=secrets.token_hex(8),
             prepared=self._prepared,
         )
-        self._feeds = FeedFactory(
+        self._context = FeedContext(
             engines=self._engines,
-            units=self._units,
             steps=self._steps or None,
             report=self._report,
+            marked=padded,
             composed=self._composed is not None,
         )
-        self._ahead = LookAhead()
+        self._ahead = NextPass()
         self._settles_window = in_windows
         self._settle_window()
         self._engines.budget(workers=1)  # raises at once if memory_budget is too small
@@ -457,8 +463,8 @@ class FastParquetDataset(Resumable):
             ValueError: The dataset has steps but no rows.
         """
         fields = {output.name: output.field for output in self._outputs if not output.hidden}
-        if not self._steps:
-            return Schema(fields)
+        if not self._steps or not self._steps.of_user:
+            return self._schema_before_steps
         if self._schema is None:
             files, seed = self._source.files, self._options.seed
             after, _ = fields_after(self._steps, self._first_rows(), fields, seed, files)
@@ -489,14 +495,31 @@ class FastParquetDataset(Resumable):
         """
         return self._rows.row_groups.total_rows
 
+    @property
+    def epoch_bytes(self) -> int:
+        """Bytes that the columns of an epoch take in the files, compressed, on all ranks.
+
+        Footers tell the bytes; nothing is read. Each column chunk counts as a whole, with its
+        dictionary, in each row group in which `filters` and `split` keep a row. `offset`, `limit`
+        and `weights` do not count, nor do columns that only `filters`, `split` or `weights` name.
+        All ranks together may read fewer bytes, because a pass leaves out pages without rows, and
+        later epochs take kept pages from memory. They may read more bytes, because two ranks can
+        need the same row group, and some pages are read twice.
+
+        Example:
+            ds = FastParquetDataset("train", columns=["f1", "label"])
+            ds.epoch_bytes / 1e6  # MB on disk, or over the network
+        """
+        return stored_bytes(self._source.files, self._projection.columns, self._rows.row_groups)
+
     @untraced
     def head(self, n: int = 5) -> Batch:
         """Return the first rows of the dataset as a Batch, in stored order.
 
         With `pack`, the rows are documents and the packed outputs are lists: nothing is packed.
         The running pass and the epoch stay as they are. The steps of `preprocess` and `augment`
-        are applied, with the seeds of epoch 0. Nulls are treated as with nulls="mask". `offset`
-        does not count; `limit` does.
+        are applied, with the seeds of epoch 0. Nulls are treated as with nulls="mask", but for
+        those of an `Image`. `offset` does not count; `limit` does.
 
         Args:
             n: Number of rows, at least 1. A dataset with fewer rows gives all its rows.
@@ -521,9 +544,9 @@ class FastParquetDataset(Resumable):
         Row i is the i-th of the `num_rows` rows that `filters` and `split` keep, in stored order:
         `shuffle`, `limit` and the ranks play no part. With `pack`, the rows are documents, as in
         `head`. A row may be asked for several times. Each page that holds a row is decoded once.
-        `preprocess` is applied, `augment` is not, and a corrupt row group raises an error whatever
-        `on_error` says. The running pass and the epoch stay as they are. Several threads may take
-        rows at the same time.
+        `preprocess` is applied, `augment` is not, and a random `Image` is drawn as in epoch 0. A
+        corrupt row group raises an error whatever `on_error` says. The running pass and the epoch
+        stay as they are. Several threads may take rows at the same time.
 
         Example:
             ds = FastParquetDataset("train", columns=["f1", "label"])
@@ -535,6 +558,7 @@ class FastParquetDataset(Resumable):
 
         Raises:
             IndexError: A row does not exist.
+            NullValueError: One of the rows holds a null that is an error.
             TypeError: `indices` are not integers in one dimension.
             ValueError: `indices` are empty, and so is the dataset.
             RuntimeError: The dataset was closed.
@@ -632,11 +656,12 @@ class FastParquetDataset(Resumable):
         with self._beginning() as (start, part):
             engine = self._engines.of_process(part.workers)
             feed = self._ahead.take(engine, start, part)
-            feed = feed or self._feeds.open(engine, start, part)
+            if feed is None:
+                feed = Feed(self._context, engine, PassPlan(self._units, start, part))
             feed.on_opened = weakly(self._prepare_next) if engine.looks_ahead else None
             if engine.looks_ahead:
                 self._units.foresee(self._next_position)
-            begun = self._pass = EpochIterator(feed, start, part, self._epochs, of=self._digest)
+            begun = self._pass = Pass(feed, start, part, self._epochs, of=self._digest)
         return begun
 
     def _refuse_nulls(self) -> None:
@@ -653,7 +678,7 @@ class FastParquetDataset(Resumable):
         return stats_of(
             counts,
             memory + memory_of_workers(self._engines.dataset),
-            copied_batches=self._feeds.copied_batches,
+            copied_batches=self._context.copied_batches,
             consuming_s=self._seconds_between_batches(),
             steps_s=self._steps.seconds + self._engines.steps_s,
             documents=long_documents(self._by_tokens, self._units, self._epoch_position()),
@@ -734,6 +759,8 @@ class FastParquetDataset(Resumable):
         super().close()
         self._units.close()
         self._steps.close()
+        if self._prepared is not None:
+            self._prepared.close()
         if self._taker is not None:
             self._taker.close()
         if self._engine is not None:
@@ -780,7 +807,8 @@ class FastParquetDataset(Resumable):
         """The schema of what the steps get, without the columns that only steps use."""
         hidden = self._steps.hidden
         shown = (o for o in self._outputs if not o.hidden and o.name not in hidden)
-        return Schema({output.name: output.field for output in shown})
+        fields = {output.name: output.field for output in shown}
+        return Schema(fields | {step.inputs[0]: step.field for step in self._steps.images})
 
     def _extra_outputs(self, steps: Steps) -> list[OutputPlan]:
         places = self._provenance or steps.need_places
@@ -933,10 +961,12 @@ class FastParquetDataset(Resumable):
         if scan is None or engine is None or running is None:
             self._ahead.drop()
             return True
-        feeds, part = self._feeds, running.part
+        context, part = self._context, running.part
 
-        def plan(before: core.Scan) -> NextPass:
-            return NextPass(feeds, engine, self._next_position(), part, before)
+        def plan() -> tuple[Position, WorkerSlot, Iterator[Feed | None]]:
+            start = self._next_position()
+            following = PassPlan(self._units, start, part)
+            return start, part, feed_in_steps(context, engine, following, scan)
 
         try:
             return self._ahead.step(scan, plan)

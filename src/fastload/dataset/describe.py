@@ -48,7 +48,7 @@ class Description:
         lines = [f"  {name:{width}}  {value}" for name, value in facts]
         outputs = [f"    {line}" for line in schema.lines]
         head = f"  {counted(len(schema), 'output')}"
-        if self.steps.count and not final:
+        if self.steps.of_user and not final:
             head += ", before the steps if these change them"
         return "\n".join([f"FastParquetDataset({self._source()})", *lines, head, *outputs])
 
@@ -78,6 +78,6 @@ class Description:
         if options.shuffle:
             order = f"shuffled in windows of {options.shuffle_window:,} rows, seed {options.seed}"
         facts = [("rows", rows), ("batches", self.batches), ("order", order)]
-        if self.steps.count:
-            facts.append(("steps", counted(self.steps.count, "step")))
+        if self.steps.of_user:
+            facts.append(("steps", counted(self.steps.of_user, "step")))
         return facts

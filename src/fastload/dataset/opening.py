@@ -114,7 +114,8 @@ class PlannedOutputs(NamedTuple):
             nulls=nulls,
             check_nulls=False,  # a dataset with nulls can be made and shown
         )
-        steps.check_inputs(output.name for output in lists.outputs)
+        added = extra_outputs(provenance=provenance, padded=padded)
+        steps.check_inputs((o.name for o in lists.outputs), (o.name for o in added))
         if pack is not None:
             projection, extra = packed(lists, pack, provenance=provenance, padded=padded)
             return cls(lists, projection, (*projection.outputs, *extra), (), 0)

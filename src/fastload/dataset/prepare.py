@@ -18,7 +18,7 @@ def prepare(
     dataset: FastParquetDataset,
     path: str | os.PathLike[str],
     *,
-    jobs: int = 1,
+    jobs: int | None = None,
     progress: bool | Callable[[int, int], None] = True,
 ) -> str:
     """Write the rows of a dataset after `preprocess` as Parquet files, and return their folder.
@@ -45,9 +45,9 @@ def prepare(
         path: Path of a local folder, which is made, or a URL that fsspec writes to, with the
             dataset's `storage_options`. The folder must be empty, or have been begun by `prepare`
             with the same rows and steps. Calls in several processes do not share the work on a URL.
-        jobs: Number of processes that write; each has the dataset's threads and its share of the
-            dataset's memory budget. More than 1 are worth it where steps hold the GIL, and ask for
-            steps that can be pickled.
+        jobs: Number of processes that write; None means this process alone.
+            Each has the dataset's threads and its share of the dataset's memory budget. More than
+            1 are worth it where steps hold the GIL, and ask for steps that can be pickled.
         progress: True to show the progress on stderr, or a function to call with the number of
             rows written and the number of all rows.
 
@@ -59,6 +59,7 @@ def prepare(
     """
     if not isinstance(dataset, FastParquetDataset):
         raise TypeError(f"Expected a FastParquetDataset to prepare, got {type(dataset).__name__}")
+    jobs = 1 if jobs is None else jobs
     if type(jobs) is not int or jobs < 1:
         raise ValueError(f"Expected jobs as an int of at least 1, got {jobs!r}")
     path = os.fspath(path)

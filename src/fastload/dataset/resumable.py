@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Self
 
-    from fastload.dataset.passes.epoch_iterator import EpochIterator
+    from fastload.dataset.passes.running_pass import Pass
     from fastload.dataset.ranks import Rank
     from fastload.plan.options import Window
     from fastload.plan.position import Position
@@ -80,7 +80,7 @@ class Resumable(IterableDataset[Batch]):
         self._own: Position | None = None  # loaded by this worker for itself alone
         self._epoch_set: int | None = None  # by set_epoch, since the latest pass began
         self._closed = False
-        self._pass: EpochIterator | None = None
+        self._pass: Pass | None = None
         self._consuming_s = 0.0
 
     @abstractmethod
@@ -392,7 +392,7 @@ class Resumable(IterableDataset[Batch]):
                 yield self._begin()
             except BaseException:
                 if order is not None:
-                    self._epochs.give(order)
+                    self._epochs.order_next(order)
                 raise
 
     def _begin(self) -> tuple[Position, WorkerSlot]:
@@ -420,7 +420,7 @@ class Resumable(IterableDataset[Batch]):
         return self._position_of(self._epochs.next)
 
     def _position_of(self, order: PassStart) -> Position:
-        return self._epochs.weighed(resolved(order, self._is_finished))
+        return self._epochs.with_newest_weights(resolved(order, self._is_finished))
 
     def _epoch_of(self, state: Mapping[str, Any]) -> tuple[int, int]:
         """Return the batches of this rank in the epoch that a state continues, and those delivered.
@@ -449,14 +449,14 @@ class Resumable(IterableDataset[Batch]):
         return self._consuming_s + (running.consuming_s if running else 0.0)
 
     def _give(self, order: PassStart) -> None:
-        self._epochs.give(order)
+        self._epochs.order_next(order)
 
     def _begin_pass(self) -> Position:
         here = get_worker_info() is None
         if here and self._loaded and self._pass and self._pass.untouched:
             # At a finished epoch, StatefulDataLoader begins a pass, discards the pass, and begins
             # the pass that it uses.
-            self._epochs.give(self._loaded)
+            self._epochs.order_next(self._loaded)
 
         def finished(position: Position) -> bool:
             self._use_windows(position.windows)
@@ -469,7 +469,7 @@ class Resumable(IterableDataset[Batch]):
         return start
 
     def _end_pass(self, cause: str, advice: str) -> None:
-        """End the running pass; arguments as for `EpochIterator.end`."""
+        """End the running pass; arguments as for `Pass.end`."""
         running, self._pass = self._pass, None
         if running is not None:
             running.end(cause, advice)

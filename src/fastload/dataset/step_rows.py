@@ -9,7 +9,7 @@ import numpy as np
 
 from fastload.plan.intervals import edges_of
 from fastload.plan.sequence import EpochSequence
-from fastload.plan.steps import delivered_rows, delivered_segments, rows_in
+from fastload.plan.steps import delivered_rows, rows_in
 from fastload.plan.units.units import RowUnits
 from fastload.runtime.native import core
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fastload.rows.selection import EpochRows
     from fastload.source.source import Source
 
-__all__ = ["step_rows", "step_segments"]
+__all__ = ["step_rows"]
 
 
 def step_rows(
@@ -55,21 +55,6 @@ def step_rows(
     rows = np.concatenate([np.zeros((0, 3), np.int64), *of_shares])
     named = {name: rows[:, n].copy() for n, name in enumerate(("file", "row_group", "row"))}
     return named, np.array([len(part) for part in of_shares], np.int64)
-
-
-def step_segments(shares: Sequence[StepShare], at: Position, units: Units) -> Int64s:
-    """Return the segments of the rows of shares of a packed dataset, in the order of `step_rows`.
-
-    Args:
-        shares: the shares, each of one batch.
-        at: a position in the epoch.
-        units: the units of the dataset.
-
-    Returns:
-        Columns as for `delivered_segments`, where places count from the beginning of each share.
-    """
-    plans = _plans(units, at, [part.share for part in shares])
-    return np.concatenate([np.zeros((0, 4), np.int64), *map(delivered_segments, plans)])
 
 
 def _plans(units: Units, at: Position, shares: Sequence[Share]) -> Iterator[ReadPlan]:

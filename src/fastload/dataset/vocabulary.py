@@ -9,12 +9,19 @@ import pyarrow as pa
 import torch
 
 from fastload.dataset.dataset import FastParquetDataset
-from fastload.errors import ColumnNotFoundError, UnsupportedTypeError
-from fastload.schema.columns import check_int
+from fastload.errors import ColumnNotFoundError
+from fastload.schema.argument_checks import check_int
+from fastload.schema.column_plan import key_kind
+from fastload.schema.columns import Column
+from fastload.schema.leaves import FileLeaves, SelectedLeaf
+from fastload.schema.projection import plan_columns
+from fastload.schema.resolve_names import select
+from fastload.source.source import Source
+from fastload.source.stores.io import IO
+from fastload.source.stores.stores import Stores
 
 if TYPE_CHECKING:
     from fastload.batch.batch import Batch
-    from fastload.schema.fields import Field, Schema
     from fastload.source.source import SourceArgument
 
 __all__ = ["vocabulary"]
@@ -54,7 +61,8 @@ def vocabulary(
 
     Args:
         source: The Parquet files, as for `FastParquetDataset`.
-        column: Name of a column of strings, binary or integers, or of lists of these.
+        column: Name of a column of strings, binary, integers or decimals of scale 0, or of lists
+            of these.
         min_count: Least count of a value, at least 1.
         max_size: Largest number of values, at least 1; None = no limit.
         reading: Arguments of `FastParquetDataset` that say how and which rows to read: filters,
@@ -66,9 +74,10 @@ def vocabulary(
 
     Raises:
         ColumnNotFoundError: The files have no such column, or the column has several fields.
-        UnsupportedTypeError: The column has values of another type.
+        SchemaError: The column has values of another type.
         NullValueError: A column of lists has a null.
-        TypeError, ValueError: An argument has the wrong type or an invalid value.
+        TypeError, ValueError: An argument has the wrong type or an invalid value, or a decimal
+            does not fit int64.
     """
     if not isinstance(column, str):
         raise TypeError(f"Expected the name of a column, got {column!r}")
@@ -89,51 +98,40 @@ def vocabulary(
 
 def _count(source: SourceArgument, column: str, reading: dict[str, Any]) -> pa.Table:
     """Return a table of the distinct values of a column and their counts."""
+    filesystem, options, io = map(reading.get, ("filesystem", "storage_options", "io"))
+    with closing(Stores(filesystem, options, IO() if io is None else io)) as stores:
+        files = Source.open(source, stores)
+    leaf = _leaf_of(column, files)
+    spec: str | Column = column
+    if key_kind(leaf, "count") in ("int", None) and not pa.types.is_integer(leaf.type.arrow):
+        spec = Column(column, torch.int64)  # decimals, and columns of type null
     # `__valid__` tells which values are null, but not which elements of lists are.
-    masked = {"nulls": "mask", **reading}
-    # All rows have the same schema: the rows that stay are looked for once, by the second dataset.
-    of_all = {name: value for name, value in masked.items() if name not in ("filters", "split")}
-    with closing(_opened(source, column, of_all, rows=1)) as dataset:
-        field = _field_of(column, dataset.schema)
-        fit = _BATCH_BYTES // dataset._projection.row_bytes  # noqa: SLF001 - of this package
-    lists = field.depth or field.shape
-    rows = max(1, min(_BATCH_ROWS, fit))
-    with closing(_opened(source, column, reading if lists else masked, rows)) as dataset:
-        return _total(dataset, column)
-
-
-def _opened(
-    source: SourceArgument, column: str, reading: dict[str, Any], rows: int
-) -> FastParquetDataset:
-    return FastParquetDataset(
+    masked = {} if leaf.type.list_sizes else {"nulls": "mask"}
+    fit = _BATCH_BYTES // plan_columns(files, [spec], nulls="mask").row_bytes
+    dataset = FastParquetDataset(
         source,
-        columns=[column],
-        batch_size=rows,
+        columns=[spec],
+        batch_size=max(1, min(_BATCH_ROWS, fit)),
         rank=0,  # whatever the ranks of the program are, all rows are counted
         world_size=1,
         uneven="keep",
         pin_memory=False,
-        **reading,
+        **{**masked, **reading},
     )
+    with closing(dataset):
+        return _total(dataset, column)
 
 
-def _field_of(column: str, schema: Schema) -> Field:
-    """Return the field of a column after checking that `Codes` takes such values."""
-    field = schema.get(column)
-    if field is None:  # a struct or a map, or a list of these
-        names = ", ".join(f"`{name}`" for name in schema if not name.endswith("__valid"))
+def _leaf_of(column: str, files: Source) -> SelectedLeaf:
+    """Return the leaf of a column, whose rows or elements have one value each."""
+    leaves = [leaf for _, _, (leaf,) in select(FileLeaves(files), [column])]
+    if [leaf.name for leaf in leaves] != [column]:  # a struct or a map, or a list of these
+        names = ", ".join(f"`{leaf.name}`" for leaf in leaves)
         raise ColumnNotFoundError(
             f"Expected a column of one value in each row or element, got `{column}`: name one of "
             f"{names}"
         )
-    dtype = field.dtype
-    integer = not (dtype.is_floating_point or dtype == torch.bool) and field.unit is None
-    if field.kind is None and not integer:
-        raise UnsupportedTypeError(
-            "Expected a column of strings, binary or integers, got "
-            f"{' '.join(filter(None, field.described))} in column `{column}`"
-        )
-    return field
+    return leaves[0]
 
 
 def _total(dataset: FastParquetDataset, column: str) -> pa.Table:

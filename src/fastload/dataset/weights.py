@@ -55,7 +55,7 @@ class DatasetWeights:
         self.name = first.name
         self._known = {first.name: first}
         self._held = False
-        epochs.weigh(first.name, first.values)
+        epochs.set_weights(first.name, first.values)
 
     def _found(self, weights: Weights) -> RowWeights:
         return find_weights(weights, self._source, self._rows, self._io, self._memory_budget)
@@ -104,7 +104,7 @@ class DatasetWeights:
         for name in self._known.keys() - in_use:
             del self._known[name]
         self._known[new.name] = new
-        self._epochs.weigh(new.name, new.values, in_use)
+        self._epochs.set_weights(new.name, new.values, in_use)
         self.name = new.name
 
     def options_of(self, state: Mapping[str, Any], options: Options) -> Options:

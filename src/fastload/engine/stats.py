@@ -20,8 +20,10 @@ class Stage:
         bytes: bytes read from files, or handed out in batches; 0 if the stage counts no bytes.
         rows: rows handed out; for decoding, values (rows times columns); 0 if the stage counts no
             rows.
-        working_s: seconds of work, summed over the threads of the stage; 0 for reads from an object
-            store, whose client waits without a thread of the core.
+        working_s: seconds of work, summed over the threads of the stage. Reads of local files
+            count the seconds in the system's calls, from a disk or from memory; decoding does not
+            count the reads that happen meanwhile. 0 for reads from an object store, whose client
+            waits without a thread of the core.
     """
 
     bytes: int = 0
@@ -111,6 +113,10 @@ class Stats:
         documents: what `long` of a `Pack` does to the long documents of the running epoch, or else
             the next epoch; zeros without `pack`.
         threads: threads of the core that decode and collate.
+        cpu_s: CPU seconds of the core's threads, which read, decode, collate and call kernels, in
+            passes; with threads=0, of the consumer while it waits for batches. The consumer's
+            Python code, functions of preprocess= and augment=, and the client of an object store
+            do not count.
     """
 
     read: Stage
@@ -128,6 +134,7 @@ class Stats:
     steps_s: float
     documents: Documents = Documents()
     threads: int = 1
+    cpu_s: float = 0.0
 
     @property
     def bottleneck(self) -> str:
@@ -223,6 +230,7 @@ def stats_of(
         steps_s=steps_s,
         documents=documents,
         threads=threads,
+        cpu_s=count["cpu_ns"] / 1e9,
     )
 
 
@@ -248,6 +256,7 @@ def _metrics(stats: Stats) -> dict[str, tuple[str, str, _Samples]]:
         "read_bytes_total": ("counter", "Bytes read from storage.", read),
         "requests_total": ("counter", "Read requests to storage.", [({}, stats.requests)]),
         "working_seconds_total": ("counter", _WORKING, working),
+        "cpu_seconds_total": ("counter", "CPU seconds of the core's threads.", [({}, stats.cpu_s)]),
         "batches_total": ("counter", "Batches handed out.", [({}, stats.batches)]),
         "copied_batches_total": (
             "counter",
@@ -307,7 +316,7 @@ _READ_COUNTS = ("requests", "bytes", "ns")
 _NOTHING = dict.fromkeys(
     [
         *(f"{read}_{kind}" for read in ("read", "read_ahead") for kind in _READ_COUNTS),
-        *("decoded_values", "decode_ns", "kernel_ns"),
+        *("decoded_values", "decode_ns", "kernel_ns", "cpu_ns"),
         *("batches", "rows", "batch_bytes", "wait_ns"),
         "memory_mapped_total",
     ],

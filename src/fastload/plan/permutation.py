@@ -40,6 +40,7 @@ __all__ = [
     "step_key",
     "stream_key",
     "stream_keys",
+    "stream_value",
     "stream_values",
 ]
 
@@ -100,6 +101,11 @@ def stream_values(key: int, count: int, first: int = 0) -> NDArray[np.uint64]:
     """
     steps = np.arange(first + 1, first + count + 1, dtype=np.uint64) * _GAMMA
     return mix64(steps + np.array([key & _MASK], np.uint64))
+
+
+def stream_value(key: int, number: int) -> int:
+    """Return one number of a stream, as `stream_values` counts them."""
+    return _mixed(key + (number + 1) * int(_GAMMA))
 
 
 def permutation(n: int, key: int) -> NDArray[np.int64]:

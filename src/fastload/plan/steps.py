@@ -29,7 +29,6 @@ __all__ = [
     "StepOfLeg",
     "StepShare",
     "delivered_rows",
-    "delivered_segments",
     "rows_in",
     "step_of_leg",
     "step_shares",
@@ -213,18 +212,3 @@ def delivered_rows(plan: ReadPlan, permute: Permute) -> Int64s:
             rows[:, 2] = np.searchsorted(before[1:], copies, side="right") - first
         delivered.append(rows)
     return np.concatenate(delivered)
-
-
-def delivered_segments(plan: ReadPlan) -> Int64s:
-    """Return the segments of a packed plan without padding, as `delivered_rows` returns their rows.
-
-    Returns:
-        Of each segment the place of its first token in the packed rows of the plan, the number of
-        this token in the document, its tokens, and the tokens of the document, (segments, 4).
-    """
-    takes = [plan.segments[start:stop] for start, stop in plan.takes.tolist()]
-    segments = np.concatenate([plan.segments[:0], *takes]).astype(np.int64)
-    real = segments[:, 0] != PADDING
-    segments[:, 0] = edges_of(segments[:, 2])[:-1]
-    delivered: Int64s = segments[real]
-    return delivered

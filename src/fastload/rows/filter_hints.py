@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pyarrow as pa
@@ -15,26 +14,13 @@ __all__ = ["ZONE", "example", "hint", "missing_column"]
 
 ZONE = "give the value a time zone if the column has one, such as datetime.timezone.utc, else none"
 
-# The two types that pyarrow can't compare, without their parameters.
-_UNEQUAL = re.compile(
-    r"(?:input types \(|of values set: )(\w+)(?:\[[^]]*\]|\([^)]*\))?(?:, | vs )"
-    r"(\w+)(?:\[[^]]*\]|\([^)]*\))?\)?$"
-)
 _SIDES = 2  # of a comparison
-_MIXED = (
-    "; compare strings with a str, numbers with a number, bools with True or False, and dates and "
-    "times with those of datetime"
-)
 _BY_NUMBER = {
     "__row__": "this is no column. To choose rows by number, pass limit= and offset=, or call "
     "dataset.take(numbers), or give a DataLoader torch.utils.data.Subset(dataset.by_index(), "
     "numbers)",
     "__file__": "this is no column. To choose files, pass their paths as source",
 }
-_TEXT = ("string", "large_string", "string_view")
-_TIMES = ("time32", "time64")
-# What an Expression's text has besides names of columns: fields of structs, and strings.
-_NO_COLUMN = re.compile(r'FieldRef\.Nested\((?:FieldRef\.\w+\([^)]*\) ?)*\)|"[^"]*"')
 _LISTS = ("list<", "large_list<", "fixed_size_list<", "map<")
 _OF_ELEMENTS = (
     "filters compare no elements of lists and maps: let a function choose the rows, and pass their "
@@ -42,13 +28,11 @@ _OF_ELEMENTS = (
 )
 
 
-def hint(filters: Any, line: str, columns: Any) -> str:
+def hint(line: str) -> str:
     """Return what to write instead, for an error about types that are not compared.
 
     Args:
-        filters: the Expression.
         line: the error of pyarrow.
-        columns: the Arrow schema of the columns that filters may ask for.
 
     Returns:
         The end of a message, from "; " on; "" if there is nothing to say.
@@ -62,23 +46,13 @@ def hint(filters: Any, line: str, columns: Any) -> str:
         )
     if "no kernel matching input types" in line and any(kind in line for kind in _LISTS):
         return f"; {_OF_ELEMENTS}"
-    found = _UNEQUAL.search(line)
-    if found is None:
-        return ""
-    text, (left, right) = _NO_COLUMN.sub("", str(filters)), found.groups()
-    for kind, other in ((left, right), (right, left)):
-        named = [
-            field
-            for field in columns
-            if _kind(field.type) == kind
-            and re.search(rf"(?<!\w){re.escape(field.name)}(?!\w)", text)
-        ]
-        if named:
-            column = f"a column of {named[0].type}"
-            if len(named) == 1:
-                column = f"`{named[0].name}`, {column},"
-            return f"; compare {column} with {_comparable(kind, named[0].type, other)}"
-    return _MIXED
+    if "input types (" in line or "of values set: " in line:
+        return (
+            "; compare strings with a str (a Hive key of dates is a string), numbers with a "
+            "number, bools with True or False, and dates and times with those of datetime, or in a "
+            "condition (column, operator, value) with text"
+        )
+    return ""
 
 
 def missing_column(name: str, argument: str, columns: Any, path: str) -> Exception:
@@ -122,32 +96,6 @@ def example(arrow: Any) -> str:
     if pa.types.is_date(arrow):
         return "2024-01-31"
     return "2024-01-31T12:00:00" if arrow.tz is None else "2024-01-31T12:00:00Z"
-
-
-def _kind(arrow: Any) -> str:
-    """Return the name that pyarrow's errors have for a type, without its parameters."""
-    stored = arrow.value_type if pa.types.is_dictionary(arrow) else arrow
-    return re.split(r"[\[(<]", str(stored), maxsplit=1)[0]
-
-
-def _comparable(kind: str, arrow: Any, other: str) -> str:
-    """Return what columns of a type are compared with, where they are not compared with another."""
-    if kind in _TEXT:
-        if not other.startswith(("date", "time")):
-            return "a str"
-        day = "2024-01-31" if other.startswith("date") else "2024-01-31 12:00:00"
-        return f'a str as the column has it, such as "{day}" (a Hive key of dates is text)'
-    if kind == "bool":
-        return "True or False"
-    if kind.startswith(("int", "uint", "halffloat", "float", "double", "decimal")):
-        return "a number"
-    if kind.startswith(("date", "time")):
-        name = "date" if kind.startswith("date") else "time" if kind in _TIMES else "datetime"
-        return (
-            f"a datetime.{name}, or in a condition (column, operator, value) with text such as "
-            f'"{example(arrow)}"'
-        )
-    return "a datetime.timedelta" if kind == "duration" else "a value of this type"
 
 
 def _is_list(arrow: Any) -> bool:

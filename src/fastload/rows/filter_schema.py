@@ -301,7 +301,7 @@ class FilterSchema:
             line = str(error).partition("\n")[0].strip()
             if line.startswith("Precision is not great enough"):
                 line += "; write an integer to compare with a decimal as decimal.Decimal(...)"
-            line += hint(filters, line, self.arrow)
+            line += hint(line)
             if line.startswith("No match for"):
                 names = _NAME.findall(line.partition(" in ")[0])
                 raise self._missing(".".join(names), "filters") from None

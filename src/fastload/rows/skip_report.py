@@ -35,7 +35,7 @@ class SkipReport:
 
         In the order in which the row groups were found.
         """
-        return [(file, group, cause) for file, group, cause in self._record.read()["entries"]]
+        return list(self._record.read()["entries"])
 
     def add(self, file: int, path: str, row_group: int, error: str, instead: str) -> None:
         """Add a row group, unless the report contains it; warn about the dataset's first one.
@@ -54,8 +54,8 @@ class SkipReport:
         def added(document: dict[str, Any]) -> bool:
             entries = document["entries"]
             first = not entries
-            if not any(entry[:2] == [file, row_group] for entry in entries):
-                entries.append([file, row_group, cause if len(entries) < _MOST_CAUSES else ""])
+            if not any(entry[:2] == (file, row_group) for entry in entries):
+                entries.append((file, row_group, cause if len(entries) < _MOST_CAUSES else ""))
             return first
 
         first = self._record.change(added)

@@ -96,7 +96,9 @@ def hinted_function(**hints: str) -> Callable[[_Function], _Function]:
     return decorate
 
 
-def missing_attribute(owner: object, name: str, hints: Mapping[str, str], default: str = "") -> Any:
+def missing_attribute(
+    owner: object, name: str, hints: Mapping[str, str] | None = None, default: str = ""
+) -> Any:
     """Do the work of `__getattr__`: raise the error for an attribute that does not exist.
 
     If a property raises an AttributeError, Python drops the error and calls `__getattr__`. Such a
@@ -105,7 +107,7 @@ def missing_attribute(owner: object, name: str, hints: Mapping[str, str], defaul
     Args:
         owner: the object.
         name: the attribute.
-        hints: what to write instead of an attribute.
+        hints: what to write instead of an attribute; None = as `default` says.
         default: what to write instead of any other attribute; "" = nothing.
     """
     kind = type(owner)
@@ -113,7 +115,7 @@ def missing_attribute(owner: object, name: str, hints: Mapping[str, str], defaul
         if name in vars(base):
             return vars(base)[name].__get__(owner, kind)
     # Libraries ask for private names and for special methods to learn what an object can do.
-    hint = "" if name.startswith("_") else hints.get(name, default)
+    hint = "" if name.startswith("_") else (hints or {}).get(name, default)
     raise AttributeError(
         f"{kind.__name__} has no attribute {name!r}" + (f": {hint}" if hint else "")
     )
@@ -151,12 +153,12 @@ def missing_name(module: str, name: str, names: Iterable[str], hints: Mapping[st
         names: the names that it has.
         hints: what to write instead of a name.
     """
-    hint = "" if name.startswith("_") else hints.get(name, "")
-    if not hint and not name.startswith("_") and (close := nearest(name, names)):
-        hint = f"did you mean {' or '.join(f'{module}.{each}' for each in close)}?"
-    raise AttributeError(
-        f"module {module!r} has no attribute {name!r}" + (f": {hint}" if hint else "")
-    )
+    missing = f"module {module!r} has no attribute {name!r}"
+    if name.startswith("_"):
+        raise AttributeError(missing)
+    close = " or ".join(f"{module}.{each}" for each in nearest(name, names))
+    advice = f"did you mean {close}?" if close else f"dir({module}) lists the names"
+    raise AttributeError(f"{missing}: {hints.get(name, advice)}")
 
 
 def shortened(value: object, most: int = 60) -> str:

@@ -57,8 +57,7 @@ import pyarrow  # noqa: E402 - only safe after the check
 
 NAME = "fastload.runtime._core"
 REBUILD = (
-    "`pip install --no-build-isolation --no-deps --force-reinstall --no-binary fastload fastload`, "
-    "or `make build` in a checkout"
+    "`pip install --no-build-isolation --no-deps --force-reinstall .` or `make build` in a checkout"
 )
 
 try:

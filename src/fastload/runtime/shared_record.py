@@ -1,10 +1,10 @@
-"""Memory that several processes share: a small JSON document, and large arrays by name."""
+"""Memory that several processes share: a small document, and large arrays by name."""
 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
+import pickle
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,17 +22,18 @@ __all__ = ["SharedArrays", "SharedRecord"]
 
 _Result = TypeVar("_Result")
 
-# The file begins with the number of changes; the document follows.
+# The file begins with the number of changes; the pickled document follows.
 _HEADER_BYTES = 8
 
-# A record lock belongs to a process, so the threads of a process take turns with this lock.
-_threads = threading.Lock()
+# The kernel's lock belongs to a process, so the threads of a process take turns with this lock.
+_threads = threading.RLock()
+_locked: set[int] = set()  # descriptors of the records that this process has locked
 
 
 def _new_lock() -> None:
     """Replace the lock in a child of fork(): a thread of the parent may have held the lock."""
-    global _threads  # noqa: PLW0603
-    _threads = threading.Lock()
+    global _threads, _locked
+    _threads, _locked = threading.RLock(), set()
 
 
 os.register_at_fork(after_in_child=_new_lock)
@@ -41,119 +42,89 @@ os.register_at_fork(after_in_child=_new_lock)
 class SharedRecord:
     """A document in an anonymous file, of which a crash leaves nothing behind.
 
-    The lock is a lock of the kernel, which releases the lock of a process that dies.
+    The kernel releases the lock of a process that dies.
 
     Args:
         fd: descriptor of the file; the record closes the descriptor.
-        encode: returns the JSON of an object that JSON has no form for; None = there is none.
     """
 
-    def __init__(self, fd: int, encode: Callable[[Any], Any] | None = None) -> None:
+    def __init__(self, fd: int) -> None:
         self.fd = fd
-        self._encode = encode
-        self._private: dict[str, Any] | None = None  # the document, until it is shared
+        self._known: tuple[int, dict[str, Any]] = (0, {})  # number of changes, and the document
         weakref.finalize(self, os.close, fd)
 
     @classmethod
-    def of(
-        cls,
-        document: dict[str, Any],
-        encode: Callable[[Any], Any] | None = None,
-        *,
-        private: bool = False,
-    ) -> SharedRecord:
-        """Make a new record.
-
-        Args:
-            document: what the record holds.
-            encode: as for SharedRecord. A private document keeps the objects themselves.
-            private: True if no other process reads the record before `share` is called. Until
-                then, reading and changing the document take no system call.
-        """
-        record = cls(anonymous_file(), encode)
+    def of(cls, document: dict[str, Any]) -> SharedRecord:
+        """Make a new record that holds a document."""
+        record = cls(anonymous_file())
         record._write(document)
-        if private:
-            record._private = dict(document)
         return record
 
-    def share(self) -> None:
-        """Let other processes read and change the document from now on. Idempotent."""
-        with _threads:
-            document, self._private = self._private, None
-            if document is not None:
-                self._write(document)
-
-    @property
-    def changes(self) -> int:
-        """The number of changes since the document is shared. Reading it takes no lock.
-
-        As long as the number stays the same, so does the document.
-        """
-        return int.from_bytes(os.pread(self.fd, _HEADER_BYTES, 0), "little")
-
     def read(self) -> dict[str, Any]:
-        """Return the document as the last process left it. The caller must not change it."""
-        return self.look(lambda document: document)
+        """Return the document as the last process left it. The caller must not change it.
+
+        If the document has not changed since the last call, this takes no lock.
+        """
+        changes, document = self._known
+        return document if changes == self._changes else self.look(lambda document: document)
 
     def look(self, look: Callable[[dict[str, Any]], _Result]) -> _Result:
-        """Return what `look` makes of the document; others can neither read nor change it then."""
-        with _threads:
-            if self._private is not None:
-                return look(self._private)
-            return self._locked(lambda: look(self._read()))
+        """Return what `look` makes of the document, which stays as it is meanwhile."""
+
+        def work() -> _Result:
+            self._known = self._changes, self._read()
+            return look(self._known[1])
+
+        return self._with_lock(work)
 
     def change(self, change: Callable[[dict[str, Any]], _Result]) -> _Result:
-        """Call `change`, which changes the document; others can't read it until it is written back.
+        """Call `change` with the document, and write the document back.
 
-        Functions and not blocks of `with`, whose beginning Ctrl-C can end between the lock and the
-        block: the lock would then be held as long as the traceback lives.
-
-        Args:
-            change: called with the document. It may change a private document and the dicts in
-                it, but no lists. If it raises an exception, nothing changes.
-
-        Returns:
-            What `change` returns.
+        `change` may read this record and change others. If it raises an exception, nothing changes.
+        Return what `change` returns, whose parts must not be changed later.
         """
+
+        def work() -> _Result:
+            document = self._read()
+            result = change(document)
+            self._write(document)
+            self._known = self._changes, document
+            return result
+
+        return self._with_lock(work)
+
+    # A function and not a block of `with`: Ctrl-C can come between the lock and the block, and the
+    # lock would then be held as long as the traceback lives.
+    def _with_lock(self, work: Callable[[], _Result]) -> _Result:
         with _threads:
-            if (given := self._private) is not None:
-                private = {k: dict(v) if isinstance(v, dict) else v for k, v in given.items()}
-                result = change(private)
-                self._private = private
-                return result
-            return self._locked(lambda: self._written(change))
+            outer = self.fd in _locked
+            try:
+                _locked.add(self.fd)
+                fcntl.lockf(self.fd, fcntl.LOCK_EX)
+                return work()
+            finally:
+                if not outer:
+                    _locked.discard(self.fd)
+                    fcntl.lockf(self.fd, fcntl.LOCK_UN)
 
-    def _locked(self, work: Callable[[], _Result]) -> _Result:
-        """Call `work` with the lock of the kernel; the caller holds that of this process."""
-        try:
-            fcntl.lockf(self.fd, fcntl.LOCK_EX)
-            return work()
-        finally:
-            fcntl.lockf(self.fd, fcntl.LOCK_UN)
-
-    def _written(self, change: Callable[[dict[str, Any]], _Result]) -> _Result:
-        document = self._read()
-        result = change(document)
-        self._write(document)
-        return result
+    @property
+    def _changes(self) -> int:
+        return int.from_bytes(os.pread(self.fd, _HEADER_BYTES, 0), "little")
 
     def _read(self) -> dict[str, Any]:
-        text = os.pread(self.fd, os.fstat(self.fd).st_size, _HEADER_BYTES)
-        document: dict[str, Any] = json.loads(text)
+        pickled = os.pread(self.fd, os.fstat(self.fd).st_size, _HEADER_BYTES)
+        document: dict[str, Any] = pickle.loads(pickled)  # noqa: S301 - of fastload's processes
         return document
 
     def _write(self, document: dict[str, Any]) -> None:
-        text = json.dumps(document, separators=(",", ":"), default=self._encode).encode()
-        os.pwrite(self.fd, text, _HEADER_BYTES)
-        os.truncate(self.fd, _HEADER_BYTES + len(text))
-        os.pwrite(self.fd, (self.changes + 1).to_bytes(_HEADER_BYTES, "little"), 0)
+        header = (self._changes + 1).to_bytes(_HEADER_BYTES, "little")
+        os.pwrite(self.fd, header + pickle.dumps(document), 0)
 
 
 class SharedArrays:
     """Arrays by name in an anonymous file, of which a crash leaves nothing behind.
 
-    A record lists where each array lies. Whoever writes or reads an array holds the record's lock,
-    so no process reads an array that another one is writing.
+    A record lists where each array lies. Whoever writes or reads an array holds the record's lock.
 
     Args:
         record: descriptor of the record of other arrays; None = begin without arrays.
@@ -187,16 +158,17 @@ class SharedArrays:
                 del document[other]
 
         def add(document: dict[str, Any]) -> None:
-            end = max((start + length for start, length, _ in document.values()), default=0)
-            os.truncate(self._file, end)
+            taken = [(start, start + length) for start, length, _ in document.values()]
+            ends = [0, *(stop for _, stop in taken)]
+            os.truncate(self._file, max(ends))
             if name in document:
                 return
-            start = _gap(document.values(), array.nbytes)
-            view = np.ascontiguousarray(array).view(np.uint8).data
-            done = 0
-            while done < array.nbytes:
-                done += os.pwrite(self._file, view[done:], start + done)
-            document[name] = [start, array.nbytes, array.dtype.str]
+            size = array.nbytes
+            at = min(end for end in ends if all(end + size <= a or b <= end for a, b in taken))
+            with open(self._file, "r+b", closefd=False) as file:
+                file.seek(at)
+                file.write(np.ascontiguousarray(array).view(np.uint8).data)
+            document[name] = (at, size, array.dtype)
 
         # Names are dropped before their memory is given back or used again: a writer that dies
         # leaves no name of an array that is cut off or half overwritten.
@@ -214,23 +186,12 @@ class SharedArrays:
             if name not in document:
                 return None
             start, length, dtype = document[name]
-            array: NDArray[Any] = np.empty(length // np.dtype(dtype).itemsize, dtype)
-            view, done = array.view(np.uint8).data, 0
-            while done < length:
-                read = os.preadv(self._file, [view[done:]], start + done)
-                if read == 0:
-                    raise OSError(f"Expected {length} bytes of shared weights `{name}`, got {done}")
-                done += read
+            array: NDArray[Any] = np.empty(length // dtype.itemsize, dtype)
+            with open(self._file, "rb", closefd=False) as file:
+                file.seek(start)
+                done = file.readinto(array.view(np.uint8).data)
+            if done < length:
+                raise OSError(f"Expected {length} bytes of shared weights `{name}`, got {done}")
             return array
 
         return self._record.look(copy)
-
-
-def _gap(taken: Collection[list[Any]], length: int) -> int:
-    """Return the lowest start of `length` bytes outside of the spans that are taken."""
-    start = 0
-    for first, bytes_, _ in sorted(taken):
-        if start + length <= first:
-            break
-        start = max(start, first + bytes_)
-    return start

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fastload.schema.leaf_types import LeafType
     from fastload.schema.leaves import SelectedLeaf
 
-__all__ = ["ColumnPlan", "Item", "plan_leaf", "row_major"]
+__all__ = ["ColumnPlan", "Item", "key_kind", "plan_leaf", "row_major"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +262,7 @@ def _nan(dtype: torch.dtype) -> bytes:
 
 
 def _hashed(leaf: SelectedLeaf, spec: Hash, *, zero: bool) -> tuple[ColumnPlan, Item]:
-    kind = _key_kind(leaf, "hash")
+    kind = key_kind(leaf, "hash")
     fill = encode_number(0, torch.int64) if zero else None
     if spec.fill is not None:
         fill = _encode(leaf.name, encode_hash, spec.fill, kind, spec.buckets, spec.seed)
@@ -274,7 +274,7 @@ def _hashed(leaf: SelectedLeaf, spec: Hash, *, zero: bool) -> tuple[ColumnPlan, 
 
 
 def _coded(leaf: SelectedLeaf, spec: Codes) -> tuple[ColumnPlan, Item]:
-    kind = _key_kind(leaf, "look up in a vocabulary")
+    kind = key_kind(leaf, "look up in a vocabulary")
     words: tuple[Any, ...] = tuple(spec.vocabulary)
     given = type(words[-1]).__name__
     if kind not in (None, given):
@@ -305,7 +305,7 @@ def _unlisted(words: tuple[Any, ...]) -> Any:
     return word
 
 
-def _key_kind(leaf: SelectedLeaf, what: str) -> Literal["str", "bytes", "int"] | None:
+def key_kind(leaf: SelectedLeaf, what: str) -> Literal["str", "bytes", "int"] | None:
     """Return the kind of a leaf's values as keys; None if the column is all null."""
     stored = leaf.type
     if stored.kind == "str" or stored.kind == "bytes":

@@ -15,6 +15,8 @@ import numpy as np
 import torch
 
 from fastload.runtime.hints import hinted
+from fastload.schema.argument_checks import check_choice, check_int, check_name
+from fastload.schema.image import Image
 
 __all__ = [
     "DTYPES",
@@ -28,9 +30,7 @@ __all__ = [
     "Pad",
     "Spec",
     "Stack",
-    "check_choice",
     "check_elements",
-    "check_int",
     "column_name",
     "torch_dtype",
 ]
@@ -64,11 +64,7 @@ DTYPES: dict[torch.dtype, str] = {
 _BY_NAME = {name: dtype for dtype, name in DTYPES.items()}
 
 
-_NULLS = "pass fill= for the value that takes the place of nulls"
-_FILLS = "pass fill= for the number that takes the place of nulls, or a mapping of names to numbers"
-
-
-@hinted(fillna=_NULLS, fill_value=_NULLS, default=_NULLS, type="pass dtype=")
+@hinted()
 @dataclass(frozen=True, slots=True)
 class Column:
     """One column, cast while it is decoded.
@@ -113,7 +109,7 @@ class Column:
     unit: Literal["s", "ms", "us", "ns"] | None = None
 
     def __post_init__(self) -> None:
-        _check_name("Column", self.name)
+        check_name("Column", self.name)
         _set_dtype(self, "Column")
         _check_fill("Column", self.fill, text=True)
         if not isinstance(self.valid, bool):
@@ -123,12 +119,6 @@ class Column:
 
 @hinted(
     **{"*": 'put the names into one list, Stack(["f1", "f2"])'},
-    columns="pass names=",
-    name="pass names=, a list of column names",
-    fillna=_FILLS,
-    fill_value=_FILLS,
-    default=_FILLS,
-    type="pass dtype=",
     valid='pass nulls="mask" to the dataset, which adds the output <output>__valid',
 )
 @dataclass(frozen=True, slots=True)
@@ -172,7 +162,7 @@ class Stack:
                     f"Expected a column name of Stack to be a str, got {name!r}: write the name, "
                     "and pass dtype= to Stack, and fill= as a mapping of names to numbers"
                 )
-            _check_name("Stack", name)
+            check_name("Stack", name)
         repeated = [name for i, name in enumerate(self.names) if name in self.names[:i]]
         if repeated:
             raise ValueError(f"Column `{repeated[0]}` is used twice in Stack")
@@ -199,7 +189,7 @@ class Stack:
         return self.fill.get(name)
 
 
-@hinted(num_buckets="pass buckets=", hash_size="pass buckets=", num_embeddings="pass buckets=")
+@hinted()
 @dataclass(frozen=True, slots=True)
 class Hash:
     """A column of strings, binary, integers or decimals of scale 0 as int64 bucket numbers.
@@ -235,14 +225,14 @@ class Hash:
     fill: int | str | bytes | None = None
 
     def __post_init__(self) -> None:
-        _check_name("Hash", self.name)
+        check_name("Hash", self.name)
         check_int("buckets of Hash", self.buckets, 1, 2**63 - 1)
         check_int("seed of Hash", self.seed, 0, 2**64 - 1)
         if self.fill is not None and type(self.fill) not in (int, str, bytes):
             raise TypeError(f"Expected fill of Hash to be int, str or bytes, got {self.fill!r}")
 
 
-@hinted(default="pass unknown=", categories="pass vocabulary=", vocab="pass vocabulary=")
+@hinted()
 @dataclass(frozen=True, slots=True)
 class Codes:
     """A column of strings, binary, integers or decimals of scale 0 as indices into a vocabulary.
@@ -271,7 +261,7 @@ class Codes:
     unknown: int = -1
 
     def __post_init__(self) -> None:
-        _check_name("Codes", self.name)
+        check_name("Codes", self.name)
         check_int("unknown of Codes", self.unknown, -(2**63), 2**63 - 1)
         object.__setattr__(self, "vocabulary", _checked_vocabulary(self.vocabulary, self.unknown))
 
@@ -279,23 +269,8 @@ class Codes:
 LeafSpec = Column | Hash | Codes
 """A spec of one leaf column; `Pad`, `Fixed` and `Pack` also take one for the elements of lists."""
 
-_LENGTH = "pass length= for the number of elements that a row keeps"
-_VALUE = "pass value= for the number that fills a short list"
 
-
-@hinted(
-    max_length=_LENGTH,
-    max_len=_LENGTH,
-    size=_LENGTH,
-    pad_value=_VALUE,
-    padding_value=_VALUE,
-    fill=f"{_VALUE}; nulls take that of a Column, Pad(Column(name, fill=...), length)",
-    padding_side='pass side="left" or side="right"',
-    truncate='pass keep="first" or keep="last"',
-    truncation='a long list is always cut: pass keep="first" or keep="last"',
-    attention_mask="pass mask=True, which adds the output <output>__mask",
-    return_attention_mask="pass mask=True, which adds the output <output>__mask",
-)
+@hinted()
 @dataclass(frozen=True, slots=True)
 class Pad:
     """A column of lists as one tensor of shape (B, length), each list cut off or padded.
@@ -352,7 +327,7 @@ class Pad:
         return Column(self.name, self.dtype) if isinstance(self.name, str) else self.name
 
 
-@hinted(length="pass size=", dim="pass size=")
+@hinted()
 @dataclass(frozen=True, slots=True)
 class Fixed:
     """A column of lists that all have `size` elements, as one tensor of shape (B, size).
@@ -391,11 +366,11 @@ class Fixed:
         return Column(self.name, self.dtype) if isinstance(self.name, str) else self.name
 
 
-Spec = LeafSpec | Stack | Pad | Fixed
+Spec = LeafSpec | Stack | Pad | Fixed | Image
 """Every column spec that a dataset takes."""
 
 
-def column_name(spec: LeafSpec | Pad | Fixed) -> str:
+def column_name(spec: LeafSpec | Pad | Fixed | Image) -> str:
     """Return the name of the column in the files that a spec reads."""
     return column_name(spec.elements) if isinstance(spec, (Pad, Fixed)) else spec.name
 
@@ -414,11 +389,6 @@ def torch_dtype(dtype: DType | None) -> torch.dtype | None:
         return None
 
 
-def _check_name(owner: str, name: object) -> None:
-    if not isinstance(name, str):
-        raise TypeError(f"Expected a column name of {owner} to be a str, got {name!r}")
-
-
 def check_elements(owner: str, elements: object) -> None:
     """Raise TypeError or ValueError unless `elements` is a name, or the spec of a leaf column.
 
@@ -431,7 +401,7 @@ def check_elements(owner: str, elements: object) -> None:
             f"Expected a name, Column, Hash or Codes as the column of {owner}, got {elements!r}"
         )
     if isinstance(elements, str):
-        _check_name(owner, elements)
+        check_name(owner, elements)
 
 
 def _set_dtype(spec: Column | Stack | Pad | Fixed, owner: str) -> None:
@@ -492,21 +462,6 @@ def _checked_fills(stack: Stack) -> StackFill:
             )
         _check_fill("Stack", value, text=False, what=f"fill for {name!r}")
     return dict(fill)
-
-
-def check_choice(what: str, value: object, choices: Sequence[object]) -> None:
-    """Raise ValueError, which names `what`, unless a value is one of its choices."""
-    if value not in choices:
-        *first, last = map(repr, choices)
-        raise ValueError(f"Expected {what} to be {', '.join(first)} or {last}, got {value!r}")
-
-
-def check_int(what: str, value: object, least: int, most: int) -> None:
-    """Raise TypeError or ValueError, which names `what`, unless a value is an int in its range."""
-    if type(value) is not int:
-        raise TypeError(f"Expected {what} to be an int, got {value!r}")
-    if not least <= value <= most:
-        raise ValueError(f"Expected {what} in [{least}, {most}], got {value}")
 
 
 def _as_list(vocabulary: object) -> str:

@@ -21,13 +21,6 @@ _STORED = (torch.uint16, torch.uint32, torch.uint64)
 _SHOWN_NAMES = 4
 
 
-_ATTRIBUTES = {
-    **dict.fromkeys(("names", "columns", "fields"), "write list(schema)"),
-    "types": "write [field.dtype for field in schema.values()]",
-    "field": "write schema[name]",
-}
-
-
 @dataclass(frozen=True, slots=True)
 class Field:
     """One entry of a batch of B rows.
@@ -135,7 +128,9 @@ class Schema(Mapping[str, Field]):
     if not TYPE_CHECKING:  # type checkers refuse unknown attributes themselves
 
         def __getattr__(self, name: str) -> Any:
-            return missing_attribute(self, name, _ATTRIBUTES)
+            return missing_attribute(
+                self, name, default="write list(schema) for the names, schema[name] for a field"
+            )
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._fields)

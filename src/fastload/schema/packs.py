@@ -11,13 +11,12 @@ import torch
 
 from fastload.errors import ColumnNotFoundError, SchemaError
 from fastload.runtime.hints import hinted, nearest
+from fastload.schema.argument_checks import check_choice, check_int
 from fastload.schema.columns import (
     Codes,
     Column,
     Hash,
-    check_choice,
     check_elements,
-    check_int,
     column_name,
 )
 from fastload.schema.encoded_values import encode_number
@@ -34,21 +33,11 @@ __all__ = ["Pack", "TokenBudget", "columns_of_pack", "lists_of", "packed"]
 _OF_TOKENS = ("document", "position")
 # Outputs that are added to another output.
 _COMPANIONS = ("length", "mask", "valid", "stack_valid")
-_LENGTH = "pass length= for the number of tokens of a packed row"
 _MOST = 2**31 - 1  # of tokens and rows
 Number = bool | int | float
 
 
-@hinted(
-    max_length=_LENGTH,
-    seq_length=_LENGTH,
-    seq_len=_LENGTH,
-    max_seq_length=_LENGTH,
-    block_size=_LENGTH,
-    strategy='pass fit="best" or fit="split"',
-    pad_token_id="pass pad=",  # noqa: S106
-    padding_value="pass pad=",
-)
+@hinted()
 @dataclass(frozen=True, slots=True)
 class Pack:
     """Documents (lists of tokens) packed into rows of exactly `length` tokens.
@@ -127,7 +116,7 @@ class Pack:
         return self.pad.get(output, 0) if isinstance(self.pad, Mapping) else self.pad
 
 
-@hinted(max_tokens="pass tokens=", batch_tokens="pass tokens=", max_batch_size="pass max_rows=")
+@hinted()
 @dataclass(frozen=True, slots=True)
 class TokenBudget:
     """A `batch_size` by tokens: as many whole rows as fit a number of tokens.

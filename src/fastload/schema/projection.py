@@ -24,6 +24,7 @@ from fastload.schema.columns import (
 )
 from fastload.schema.encoded_values import encode_number
 from fastload.schema.fields import Field, Schema
+from fastload.schema.image import Image
 from fastload.schema.leaves import FileLeaves, SelectedLeaf
 from fastload.schema.resolve_names import select
 from fastload.schema.sizes import PlanSizes, survey
@@ -168,6 +169,8 @@ def plan_columns(
     for output, spec, leaves in select(files, columns, exclude):
         if isinstance(spec, Stack):
             planner.add_stack(output, spec, leaves)
+        elif isinstance(spec, Image):
+            planner.add_image(output, spec, leaves[0])
         elif isinstance(spec, (Pad, Fixed)):
             planner.add_pad(output, spec, leaves[0])
         else:
@@ -185,6 +188,7 @@ class _Planner:
         plans: the planned columns, and their indices.
         outputs: the planned outputs; their names are compared at the end.
         masks: indices of the `__valid` outputs that stay only if a null is possible.
+        images: indices of the plans of encoded images.
     """
 
     files: FileLeaves
@@ -192,6 +196,7 @@ class _Planner:
     plans: dict[ColumnPlan, int] = field(default_factory=dict)
     outputs: list[OutputPlan] = field(default_factory=list)
     masks: set[int] = field(default_factory=set)
+    images: set[int] = field(default_factory=set)
 
     def add_column(self, output: str, spec: LeafSpec, leaf: SelectedLeaf) -> None:
         plan, item = self._plan(leaf, spec)
@@ -202,6 +207,23 @@ class _Planner:
         entry = Field(item.dtype, item.shape, ragged, item.unit, item.kind, plan.depth, names=names)
         self.outputs.append(OutputPlan(output, kind, columns, entry, strides=item.strides))
         self._add_valid(output, spec, columns)
+
+    def add_image(self, output: str, spec: Image, leaf: SelectedLeaf) -> None:
+        """Add the encoded images, which a step replaces by pixels under the same name."""
+        masked = spec.broken == "mask"
+        plan, item = plan_leaf(leaf, Column(_UNNAMED), zero=masked, varying=False)
+        if item.kind != "bytes" or plan.depth:
+            raise SchemaError(
+                f"Expected a binary column, or a struct with a binary field `bytes`, for Image "
+                f"`{output}`, got {leaf.type} - at column `{leaf.name}`"
+            )
+        columns = (self._index(plan),)
+        self.images.update(columns)
+        entry = Field(item.dtype, ragged=True, kind=item.kind)
+        self.outputs.append(OutputPlan(output, "ragged", columns, entry))
+        if masked:
+            valid = OutputPlan(f"{output}__valid", "valid", columns, Field(torch.bool))
+            self.outputs.append(valid)
 
     def add_pad(self, output: str, spec: Pad | Fixed, leaf: SelectedLeaf) -> None:
         plan, item = self._plan(leaf, spec.elements, varying=True)
@@ -266,7 +288,7 @@ class _Planner:
         assert dtype is not None, "Stack checks its dtype"
         fills = [spec.fill_of(leaf.name) for leaf in leaves]
         plans = [
-            self._plan(leaf, Column(_STACKED, dtype, fill))[0]
+            self._plan(leaf, Column(_UNNAMED, dtype, fill))[0]
             for leaf, fill in zip(leaves, fills, strict=True)
         ]
         columns = tuple(map(self._index, plans))
@@ -283,7 +305,7 @@ class _Planner:
         plans = tuple(self.plans)
         stacks = (output for output in self.outputs if output.kind == "stack")
         stacked = {column for output in stacks for column in output.columns}
-        sizes, refusal = survey(self.files, plans, stacked)
+        sizes, refusal = survey(self.files, plans, stacked, self.images)
         if refusal and check_nulls:
             raise NullValueError(refusal)
         kept = [
@@ -334,8 +356,8 @@ def _counting(output: OutputPlan, sizes: Sequence[PlanSizes]) -> OutputPlan:
     return replace(output, field=replace(output.field, nulls=nulls))
 
 
-# Placeholder for the name of a Column in a Stack: the name of the leaf is used instead.
-_STACKED = "*"
+# Placeholder for the name of a Column in a Stack or Image: the name of the leaf is used instead.
+_UNNAMED = "*"
 
 
 def _refuse_equal_names(names: Sequence[str], added: Container[str]) -> None:

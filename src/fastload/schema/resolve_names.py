@@ -15,6 +15,7 @@ from fastload.schema.columns import (
     column_name,
     torch_dtype,
 )
+from fastload.schema.image import Image
 from fastload.schema.leaves import FileLeaves, SelectedLeaf
 
 if TYPE_CHECKING:
@@ -121,6 +122,9 @@ class _Selection:
             yield output, spec, [self._files.leaf(path, torch_dtype(spec.dtype)) for path in paths]
             return
         name = column_name(spec)
+        if isinstance(spec, Image):
+            yield output, spec, [self._files.leaf(self._image(name))]
+            return
         dtype = torch_dtype(spec.dtype) if isinstance(spec, Column) else None
         for path in self._find(name):
             # A struct becomes one output for each of its fields.
@@ -133,6 +137,12 @@ class _Selection:
         if not found:
             raise ValueError(f"Column `{name}` stands both in columns and in exclude")
         return found
+
+    def _image(self, name: str) -> Path:
+        """Return the path of a column with encoded images, or of the field `bytes` of a struct."""
+        found = self._find(name)
+        paths = found if name in self._files.exact else self._find(f"{name}.bytes")
+        return paths[0]
 
 
 def _named_after_column(entry: object) -> tuple[str, Spec]:
@@ -169,8 +179,8 @@ def _spec_of(output: object, value: object) -> Spec | None:
     if isinstance(value, (torch.dtype, np.dtype, type)) and torch_dtype(value) is not None:
         return Column(output, value)
     raise TypeError(
-        f"Expected a column name, dtype, list of names, Column, Stack, Pad, Fixed, Hash or Codes "
-        f"for `{output}`, got {value!r}"
+        f"Expected a column name, dtype, list of names, Column, Stack, Pad, Fixed, Hash, Codes or "
+        f"Image for `{output}`, got {value!r}"
     )
 
 

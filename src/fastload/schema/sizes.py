@@ -1,4 +1,4 @@
-"""The sizes of decoded columns, estimated from footers, and the check of footers for nulls."""
+"""The sizes of columns, stored and decoded, by footers, and the check of footers for nulls."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from fastload.schema.columns import DTYPES
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
 
+    from fastload.plan.sequence import RowGroups
     from fastload.schema.column_plan import ColumnPlan
     from fastload.schema.leaves import FileLeaves
+    from fastload.source.files import SourceFile
 
-__all__ = ["OFFSET_BYTES", "survey"]
+__all__ = ["OFFSET_BYTES", "stored_bytes", "survey"]
 
 OFFSET_BYTES = 8
 """Bytes of the offset that a batch holds for each list, str or bytes."""
@@ -76,6 +78,7 @@ def survey(
     leaves: FileLeaves,
     plans: Sequence[ColumnPlan],
     stacked: Container[int] = (),
+    images: Container[int] = (),
 ) -> tuple[list[PlanSizes], str]:
     """Return the sizes of the values of each column, and why a pass over all rows would raise.
 
@@ -83,6 +86,7 @@ def survey(
         leaves: the leaves of the files.
         plans: the planned columns.
         stacked: indices of the plans of columns of a `Stack`, for the advice of the error.
+        images: indices of the plans of columns of an `Image`, for the same advice.
 
     Returns:
         The sizes, and the message for columns whose footers show nulls that the plan does not
@@ -131,8 +135,10 @@ def survey(
             counts[plan] = known
     refusal = ""
     if nulls:
-        in_stack = plans.index(next(iter(nulls))) in stacked
-        refusal = _describe_nulls(nulls, counts, stacked=in_stack)
+        first_plan = plans.index(next(iter(nulls)))
+        refusal = _describe_nulls(
+            nulls, counts, stacked=first_plan in stacked, image=first_plan in images
+        )
     if spelled and not nulls:
         warn(
             "Expected one spelling of each column, got names that differ in case alone, which are "
@@ -141,8 +147,33 @@ def survey(
     return sizes, refusal
 
 
+def stored_bytes(
+    files: Sequence[SourceFile], plans: Sequence[ColumnPlan], row_groups: RowGroups
+) -> int:
+    """Return the bytes that the planned columns take in the files, compressed.
+
+    Args:
+        files: the files.
+        plans: the planned columns; a leaf of several plans counts once.
+        row_groups: all row groups, of which those without rows do not count.
+    """
+    filled = np.flatnonzero(row_groups.rows)
+    numbers, starts = np.unique(row_groups.file[filled], return_index=True)
+    of_file = np.split(row_groups.index[filled], starts[1:])
+    total = 0
+    for number, groups in zip(numbers.tolist(), of_file, strict=False):  # of no files: one part
+        for leaf in {plan.leaves[number] for plan in plans} - {-1}:
+            sizes = files[number].footer.leaf_chunks(leaf).compressed_bytes
+            total += int(np.array(sizes, np.int64)[groups].sum())
+    return total
+
+
 def _describe_nulls(
-    nulls: Mapping[ColumnPlan, str], counts: Mapping[ColumnPlan, int], *, stacked: bool
+    nulls: Mapping[ColumnPlan, str],
+    counts: Mapping[ColumnPlan, int],
+    *,
+    stacked: bool,
+    image: bool,
 ) -> str:
     """Return the error message for columns with nulls.
 
@@ -150,12 +181,15 @@ def _describe_nulls(
         nulls: the location of the first null of each column.
         counts: the number of nulls of each column.
         stacked: the first column belongs to a `Stack`.
+        image: the first column belongs to an `Image`.
     """
     first, *others = nulls
     if _INDEX.fullmatch(first.name):
         advice = f'it is an index of pandas: pass exclude=["{first.name}"]'
     elif stacked:
         advice = "write Stack(..., fill=...)"
+    elif image:
+        advice = f'write Image({first.name!r}, ..., broken="mask")'
     elif first.hash_buckets:
         advice = f"write Hash({first.name!r}, ..., fill=...)"
     else:
@@ -165,7 +199,8 @@ def _describe_nulls(
         shown = [f"`{plan.name}` ({counts[plan]:,})" for plan in others if plan.name in names]
         more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
         advice += f", and the same for {', '.join(shown[:_SHOWN])}{more}"
-    advice += '; for all columns at once pass nulls="nan" (for floats), "zero" or "mask"'
+    if not image:
+        advice += '; for all columns at once pass nulls="nan" (for floats), "zero" or "mask"'
     if first.depth:
         advice += '; with Pack, fill= or nulls="zero"'
     return f"Expected no nulls, got {counts[first]:,} ({advice}) - at {nulls[first]}"

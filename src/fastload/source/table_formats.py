@@ -49,29 +49,15 @@ _ICEBERG = re.compile(r"(?:(.*)/)?metadata/[^/]*\.metadata\.json")
 def described(value: object) -> str:
     """Return what a user passed in place of a path, with what to write for a library's object.
 
-    The libraries are not imported, and their objects are not printed, because that may take long.
+    The libraries are not imported, and objects are not printed, because that may take long.
     """
     kind = type(value)
     library = kind.__module__.partition(".")[0]
     if library in _AS_TABLES:
         return f"{kind.__name__} of {library}: {_AS_TABLES[library]}"
-    return f"{kind.__name__}: {_as_files(value) or repr(value)}"
-
-
-def _as_files(rows: object) -> str:
-    """Return how rows of another library become files; "" for any other object."""
-    if hasattr(rows, "to_parquet"):  # pandas, Hugging Face datasets
-        return "write the rows to a file, .to_parquet(path), and pass the path"
-    if hasattr(rows, "write_parquet") or hasattr(rows, "sink_parquet"):  # Polars
-        method = "write_parquet" if hasattr(rows, "write_parquet") else "sink_parquet"
-        return f"write the rows to a file, .{method}(path), and pass the path"
-    if type(rows).__module__.startswith("datasets.") and isinstance(rows, dict):
-        return "write one split to a file, dataset[split].to_parquet(path), and pass the path"
-    if type(rows).__module__.startswith("pyarrow.") and hasattr(rows, "schema"):
-        if hasattr(rows, "files"):  # a dataset of pyarrow
-            return "pass its paths, .files"
-        return "write the rows to a file, pyarrow.parquet.write_table(table, path), and pass it"
-    return ""
+    if library == "builtins":
+        return f"{kind.__name__}: {value!r}"
+    return f"{kind.__name__}: write rows in memory to a Parquet file, and pass its path"
 
 
 def delta_error(path: str) -> UnsupportedTypeError:

@@ -12,8 +12,10 @@ import torch
 from typing_extensions import override
 
 from fastload.runtime.digest import digest
-from fastload.steps.code_digest import code_digest, is_held, numba_version
+from fastload.steps.code_digest import code_digest
+from fastload.steps.installed import is_held
 from fastload.steps.kernel_entry import KERNEL_DTYPES, NARROW, AddressCode, Argument
+from fastload.steps.numba_function import numba_version
 from fastload.steps.per_row import name_of
 
 if TYPE_CHECKING:

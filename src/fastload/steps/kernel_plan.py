@@ -93,7 +93,7 @@ def plan_kernels(
         if output.name in shown and planner.has(output.name):
             raise ValueError(
                 f"Output name `{output.name}` is used twice: by a column, and by fastload, which "
-                f'adds it for provenance=True, uneven="pad", augment= or per_row. '
+                f'adds it for provenance=True, uneven="pad", augment=, per_row or Image. '
                 f'exclude=["{output.name}"] leaves the column out, and columns={{...}} can give it '
                 "another name"
             )

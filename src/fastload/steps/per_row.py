@@ -1,4 +1,4 @@
-"""Steps of `preprocess` that call a function for each row, or for several blocks, on threads."""
+"""Steps that call a function for each row, or for several blocks, on threads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from fastload.steps.row_values import RefusedRowError, RowValues, rows_of
 from fastload.steps.thread_pool import Job
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
+    from numpy.typing import NDArray
 
     from fastload.batch.ragged import Ragged
     from fastload.steps.block import Block
@@ -27,7 +29,7 @@ _CHUNKS_PER_THREAD = 4
 
 @dataclass(frozen=True, slots=True)
 class PerRow:
-    """A step for `preprocess`, made by `per_row`.
+    """A step for `preprocess`, or with seeds for `augment`, made by `per_row`.
 
     Attributes:
         fn: the function to call for each row.
@@ -35,6 +37,7 @@ class PerRow:
         outputs: the names of the outputs that the function's results become.
         layouts: the layout of each output.
         threads: the number of threads of each process, or None, as `per_row` takes it.
+        seeds: the function takes the row's seed after the inputs.
     """
 
     fn: Callable[..., Any]
@@ -42,9 +45,16 @@ class PerRow:
     outputs: tuple[str, ...]
     layouts: tuple[Layout, ...]
     threads: int | None
+    seeds: bool
+
+    @property
+    def label(self) -> str:
+        """Name of the step in messages."""
+        return f"per_row step `{name_of(self.fn)}`"
 
     def __repr__(self) -> str:
-        return f"per_row({name_of(self.fn)}, inputs={self.inputs}, outputs={self.outputs})"
+        seeds = ", seeds=True" if self.seeds else ""
+        return f"per_row({name_of(self.fn)}, inputs={self.inputs}, outputs={self.outputs}{seeds})"
 
 
 def per_row(
@@ -52,13 +62,21 @@ def per_row(
     inputs: str | Sequence[str],
     outputs: str | Sequence[str] | Mapping[str, Layout],
     threads: int | None = None,
+    *,
+    seeds: bool = False,
 ) -> PerRow:
-    """Return a step for `preprocess` that calls `fn` for each row, on separate threads.
+    """Return a step that calls `fn` for each row, on separate threads.
+
+    The step is for `preprocess`. With `seeds`, the step is for `augment`, and computes something
+    new in every epoch.
 
     Example:
         length = per_row(len, inputs="user.name", outputs="length")
         ds = FastParquetDataset("train", columns=["user.name"], preprocess=length)
         next(iter(ds))["length"]  # int64 (B,)
+
+        part = per_row(lambda name, seed: name[seed % 3 :], "user.name", "part", seeds=True)
+        ds = FastParquetDataset("train", columns=["user.name"], augment=part)
 
     Use it for functions that release the GIL, such as decoders of images; other functions are
     faster when they process a whole block in one call. While the consumer uses a batch, the
@@ -66,16 +84,17 @@ def per_row(
     dataset's `prefetch`.
 
     Args:
-        fn: a function `fn(*inputs)` of one row, which may be called from several threads at a
-            time. An input is a bool, int or float for an output (B,), a tensor (...) for an output
-            (B, ...), or an element of a Ragged: str, bytes, a tensor or a Ragged. The function
-            returns a value, or for several outputs a tuple of values: a bool, int, float, str,
-            bytes, tensor, array (or an object that numpy.asarray takes, such as an image of PIL)
-            or list of numbers. The values of an output have the same type and dtype in all rows,
-            and `fn` does not change an array or tensor that it has returned. An empty list takes
-            the dtype and the inner shape of the other lists. Where all lists of a batch may be
-            empty, return arrays, which have both: `np.array(boxes, "float32").reshape(-1, 4)`.
-            Otherwise such a batch has float32 values of shape (0,).
+        fn: a function `fn(*inputs)`, or with `seeds` `fn(*inputs, seed)`, of one row, which may be
+            called from several threads at a time. An input is a bool, int or float for an output
+            (B,), a tensor (...) for an output (B, ...), or an element of a Ragged: str, bytes, a
+            tensor or a Ragged. The function returns a value, or for several outputs a tuple of
+            values: a bool, int, float, str, bytes, tensor, array (or an object that numpy.asarray
+            takes, such as an image of PIL) or list of numbers. The values of an output have the
+            same type and dtype in all rows, and `fn` does not change an array or tensor that it has
+            returned. An empty list takes the dtype and the inner shape of the other lists. Where
+            all lists of a batch may be empty, return arrays, which have both:
+            `np.array(boxes, "float32").reshape(-1, 4)`. Otherwise such a batch has float32 values
+            of shape (0,).
         inputs: name or names of the outputs that `fn` takes, after the earlier steps.
         outputs: name or names of the outputs to add or replace. Numbers, and values of one shape,
             become a tensor (B, ...). str, bytes, and values that differ in the length of their
@@ -84,6 +103,8 @@ def per_row(
             (None = the shapes of the values decide, as described).
         threads: the number of threads of each process; None = the process's share of the cores, as
             in `FastParquetDataset`; 0 = the thread that asks for a batch calls `fn`.
+        seeds: `fn` takes the row's seed as its last argument: an int from 0 to 2**64 - 1, the same
+            that a function of `augment` gets for the row at the same index in the list.
 
     Raises:
         TypeError, ValueError: an argument is wrong. During iteration, a RuntimeError names the row
@@ -100,8 +121,10 @@ def per_row(
                 f"Expected 'dense', 'ragged' or None for output `{name}` of per_row, got {layout!r}"
             )
     check_threads("per_row", threads)
+    if type(seeds) is not bool:
+        raise TypeError(f"Expected seeds of per_row as bool, got {seeds!r}")
     in_order = tuple(layouts.get(name) for name in named)
-    return PerRow(fn, _names("inputs", inputs), named, in_order, threads)
+    return PerRow(fn, _names("inputs", inputs), named, in_order, threads, seeds)
 
 
 class RowJob(Job):
@@ -109,7 +132,7 @@ class RowJob(Job):
 
     Args:
         step: the step.
-        columns: the step's inputs.
+        columns: the arguments of the step's function, each with a value for each row.
         rows: the number of rows in the block.
         location: returns the file and number of a row, for messages.
     """
@@ -117,7 +140,7 @@ class RowJob(Job):
     def __init__(
         self,
         step: PerRow,
-        columns: Sequence[torch.Tensor | Ragged],
+        columns: Sequence[torch.Tensor | Ragged | NDArray[np.uint64]],
         rows: int,
         location: Callable[[int], str],
     ) -> None:
@@ -206,22 +229,18 @@ class RowJob(Job):
         except RefusedRowError as refused:
             self._refuse(refused.of(name))
         except Exception as error:  # noqa: BLE001 - raised where the batch is asked for
-            what = f"Expected values that make an output `{name}` of {self._label}"
+            what = f"Expected values that make an output `{name}` of {self._step.label}"
             self._fail(RuntimeError(f"{what}, got {type(error).__name__}: {error}"), error)
         self._columns, self._values = (), []
 
-    @property
-    def _label(self) -> str:
-        return f"per_row step `{name_of(self._step.fn)}`"
-
     def _failed(self, row: int, error: BaseException) -> Exception:
         return RuntimeError(
-            f"Expected {self._label} to take the row, got {type(error).__name__}: {error} - at "
-            f"{self._location(row)}"
+            f"Expected {self._step.label} to take the row, got {type(error).__name__}: {error} - "
+            f"at {self._location(row)}"
         )
 
     def _refuse(self, refused: RefusedRowError) -> None:
-        error = ValueError(f"{refused} of {self._label} - at {self._location(refused.row)}")
+        error = ValueError(f"{refused} of {self._step.label} - at {self._location(refused.row)}")
         self._fail(error, refused.__cause__)
 
     def _fail(self, error: Exception, cause: BaseException | None) -> None:

@@ -125,10 +125,10 @@ class RowValues:
         return whole[row] if alike else None
 
 
-def rows_of(column: torch.Tensor | Ragged) -> Sequence[Any]:
+def rows_of(column: torch.Tensor | Ragged | NDArray[np.uint64]) -> Sequence[Any]:
     """Return the value of each row: a number of (B,), a tensor of (B, ...), or a Ragged's item."""
-    if isinstance(column, torch.Tensor):
-        numbers: list[Any] = column.tolist() if column.dim() == 1 else list(column)
+    if not isinstance(column, Ragged) and column.ndim == 1:
+        numbers: list[Any] = column.tolist()
         return numbers
     return list(column)
 

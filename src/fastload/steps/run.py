@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fastload.errors import note
 from fastload.plan.permutation import seeds_of, step_key
 from fastload.steps.block import BlockJob, Views
+from fastload.steps.image_step import ImageStep
 from fastload.steps.kernel import Kernel
 from fastload.steps.kernel_calls import computed
 from fastload.steps.outputs import merge
@@ -52,7 +53,7 @@ def run_steps(
     steps: Steps,
     order: SeedKey,
     files: Sequence[SourceFile],
-    pool: Callable[[int], StepPool],
+    pool: Callable[[PerBlock | PerRow], StepPool],
 ) -> Generator[Job, None, Batch]:
     """Run the steps on a batch.
 
@@ -61,7 +62,7 @@ def run_steps(
         steps: the steps of `preprocess` and `augment`; steps that the core runs are left out.
         order: the seed and the epoch.
         files: the files of the dataset, for messages.
-        pool: returns the threads of a preprocess step, by the step's index.
+        pool: returns the threads of a step.
 
     Yields:
         The job of a step, as long as threads work on the job.
@@ -72,66 +73,60 @@ def run_steps(
     origins = {name: batch.pop(name) for name in RESERVED if name in batch}
     batch = batch.copy()  # the copy knows the memory of its values, which a sender needs
     location = partial(_location, files, origins)
-    for number, step in enumerate(steps.preprocess):
-        if number >= steps.core_preprocess:
-            rows = batch.rows
-            yield from _preprocess(
-                batch, step, partial(pool, number), location, resizes=steps.resizes
-            )
-            refuse_reserved(batch, step.label)
-            if batch.rows != rows:
-                origins.clear()  # no row is that of a file any more
+    for step in steps.preprocess[steps.core_preprocess :]:
+        rows = batch.rows
+        yield from _run_step(batch, step, (), pool, location, resizes=steps.resizes)
+        refuse_reserved(batch, step.label)
+        if batch.rows != rows:
+            origins.clear()  # no row is that of a file any more
     batch.update({name: origins[name] for name in origins if name not in steps.hidden})
     for number, step in enumerate(steps.augment):
         if number >= steps.core_augment:
             drawn: tuple[NDArray[np.uint64], ...] = ()
             if step.draws:
-                key = step_key(*order, number)
+                key = step_key(*order, step.number)
                 drawn = (seeds_of(key, origins[FILE].numpy(), origins[ROW].numpy()),)
-            _augment(batch, step, drawn)
+            yield from _run_step(batch, step, drawn, pool, location)
     return batch
 
 
-def _preprocess(
+def _run_step(
     batch: Batch,
     step: Step,
-    pool: Callable[[], StepPool],
+    seeds: tuple[NDArray[np.uint64], ...],
+    pool: Callable[[PerBlock | PerRow], StepPool],
     location: Callable[[int], str],
     *,
-    resizes: bool,
+    resizes: bool = False,
 ) -> Iterator[Job]:
+    """Run a step on a batch, with the seeds of the rows if the step draws."""
     rows = batch.rows
     if isinstance(step.run, PerRow):
         check_inputs(step.run, batch, step.label)
-        inputs = [batch[name] for name in step.run.inputs]
-        calls = RowJob(step.run, inputs, rows, location)
-        yield from _worked_on(calls, pool())
-        merge(batch, batch, calls.outputs(), rows, step.label)
+        filled = step.run.targets(rows) if isinstance(step.run, ImageStep) else {}
+        columns = [*(batch[name] for name in step.run.inputs), *filled.values(), *seeds]
+        calls = RowJob(step.run, columns, rows, location)
+        yield from _worked_on(calls, pool(step.run))
+        merge(batch, batch, {**filled, **calls.outputs()}, rows, step.label)
     elif isinstance(step.run, Kernel):
-        merge(batch, batch, _computed(batch, step.run, ()), rows, step.label)
+        merge(batch, batch, _computed(batch, step.run, seeds), rows, step.label)
+    elif seeds:
+        assert not isinstance(step.run, PerBlock), "Expected a step of augment"
+        with _noted(step.label):
+            returned = step.run(batch, *seeds)
+        merge(batch, batch, returned, rows, step.label)
     else:
         views = Views(batch)
         block = views.block()
         if isinstance(step.run, PerBlock):
             call = BlockJob(step.run.fn, block)
-            yield from _worked_on(call, pool())
+            yield from _worked_on(call, pool(step.run))
         else:
             call = BlockJob(step.run, block)
             call.run()
         with _noted(step.label, _ARRAYS):
             returned = call.returned()
         merge(batch, block, returned, rows, step.label, views, resizes=resizes)
-
-
-def _augment(batch: Batch, step: Step, seeds: tuple[NDArray[np.uint64], ...]) -> None:
-    rows = batch.rows
-    if isinstance(step.run, Kernel):
-        returned = _computed(batch, step.run, seeds)
-    else:
-        assert not isinstance(step.run, (PerBlock, PerRow)), "Expected a step of augment"
-        with _noted(step.label):
-            returned = step.run(batch, *seeds)
-    merge(batch, batch, returned, rows, step.label)
 
 
 def _computed(batch: Batch, kernel: Kernel, seeds: tuple[NDArray[np.uint64], ...]) -> Any:

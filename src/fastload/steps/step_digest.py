@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from fastload.runtime.digest import digest
 from fastload.steps.code_digest import code_digest
+from fastload.steps.image_step import ImageStep
 from fastload.steps.kernel import Kernel
 from fastload.steps.per_row import PerBlock, PerRow
 
@@ -37,6 +38,8 @@ def _code_of_step(step: Step, version: str | None) -> str:
         # A version stands for the function of its name, so the name has to be that of the function.
         fn = step.run.fn if isinstance(step.run, (PerBlock, PerRow)) else step.run
         around: tuple[object, ...] = ()
+        if isinstance(step.run, ImageStep):
+            version = None  # the function is fastload's
         if isinstance(step.run, PerRow):
             around = (step.run.inputs, step.run.outputs, step.run.layouts)
         return digest(code_digest(fn, version), repr(around))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -14,6 +15,7 @@ from torch.utils.data import get_worker_info
 from fastload.batch.batch import Batch
 from fastload.runtime.cores import RankCores
 from fastload.steps.block import Block
+from fastload.steps.image_step import ImageStep
 from fastload.steps.kernel import Kernel
 from fastload.steps.per_row import PerBlock, PerRow, name_of
 from fastload.steps.thread_pool import StepPool
@@ -35,7 +37,7 @@ __all__ = [
 ]
 
 PreprocessStep: TypeAlias = Callable[[Block], Mapping[str, Any]] | PerBlock | PerRow | Kernel
-AugmentStep: TypeAlias = Callable[[Batch, NDArray[np.uint64]], Mapping[str, Any]] | Kernel
+AugmentStep: TypeAlias = Callable[[Batch, NDArray[np.uint64]], Mapping[str, Any]] | PerRow | Kernel
 Preprocess: TypeAlias = "PreprocessStep | Sequence[PreprocessStep] | None"
 Augment: TypeAlias = "AugmentStep | Sequence[AugmentStep] | None"
 
@@ -55,10 +57,13 @@ class Step(NamedTuple):
         run: the function, `PerBlock`, `PerRow` or `Kernel`. The type names each kind, so that mypy
             finds the places that a new kind would reach as a function.
         label: the name of the step in messages.
+        number: the number of a step of `augment`, of which the seeds of rows are made: its index
+            in the user's list, or the number of an `ImageStep`.
     """
 
     run: Callable[..., Any] | PerBlock | PerRow | Kernel
     label: str
+    number: int = 0
 
     @property
     def draws(self) -> bool:
@@ -73,6 +78,8 @@ class Steps:
         preprocess: the dataset's argument `preprocess`.
         augment: the dataset's argument `augment`.
         provenance: batches contain `__file__` and `__row__`.
+        images: the steps that decode images, which come before the others. Random ones come before
+            those of `augment`.
         resizes: functions of blocks may return more or fewer rows than they got.
 
     Attributes:
@@ -93,11 +100,15 @@ class Steps:
         augment: Augment,
         *,
         provenance: bool,
+        images: Sequence[ImageStep] = (),
         resizes: bool = False,
     ) -> None:
         self.resizes = resizes
-        self.preprocess = [_preprocess_step(step) for step in _listed("preprocess", preprocess)]
-        self.augment = [_augment_step(step) for step in _listed("augment", augment)]
+        fixed = [step for step in images if not step.seeds]
+        drawn = [step for step in images if step.seeds]
+        lasting = [*fixed, *_listed("preprocess", preprocess)]
+        self.preprocess = [_preprocess_step(step) for step in lasting]
+        self.augment = _numbered(map(_augment_step, [*drawn, *_listed("augment", augment)]))
         self.core_preprocess = _leading_kernels(self.preprocess)
         all_kernels = self.core_preprocess == len(self.preprocess)
         self.core_augment = _leading_kernels(self.augment) if all_kernels else 0
@@ -117,10 +128,21 @@ class Steps:
         return len(self.preprocess) + len(self.augment)
 
     @property
+    def images(self) -> list[ImageStep]:
+        """The steps that decode images."""
+        steps = (*self.preprocess, *self.augment)
+        return [step.run for step in steps if isinstance(step.run, ImageStep)]
+
+    @property
+    def of_user(self) -> int:
+        """Number of steps that are arguments of the dataset."""
+        return self.count - len(self.images)
+
+    @property
     def most_ahead(self) -> int:
         """Number of batches that have to be in work at a time to keep all threads busy."""
         most = 0
-        for step in self.preprocess:
+        for step in (*self.preprocess, *self.augment):
             if isinstance(step.run, PerBlock):
                 most = max(most, self._threads_of(step.run))
             elif isinstance(step.run, PerRow) and self._threads_of(step.run):
@@ -143,22 +165,27 @@ class Steps:
         """Names among RESERVED that the core's batches may contain."""
         return tuple(name for name in RESERVED if self or name not in self.hidden)
 
-    def check_inputs(self, outputs: Iterable[str]) -> None:
-        """Raise ValueError if a step takes an output that does not exist.
+    def check_inputs(self, outputs: Iterable[str], added: Iterable[str] = ()) -> None:
+        """Raise ValueError if a step that Python runs takes an output that does not exist.
 
-        Steps after the first function of blocks are not checked, since such a function may add any
-        output.
+        Steps after the first function of blocks or batches are not checked, since such a function
+        may add any output. `plan_kernels` checks the kernels that the core runs.
 
         Args:
             outputs: the names of the outputs before the steps.
+            added: the names of the outputs that the dataset adds before `augment`.
         """
         known = set(outputs)
-        for step in self.preprocess:
+        of_core = self.core_preprocess + self.core_augment
+        for number, step in enumerate((*self.preprocess, *self.augment)):
+            if number == len(self.preprocess):
+                known.update(added)
             if isinstance(step.run, PerRow):
                 check_inputs(step.run, known, step.label)
                 known.update(step.run.outputs)
             elif isinstance(step.run, Kernel):
-                check_inputs(step.run, known, step.label)
+                if number >= of_core:
+                    check_inputs(step.run, known, step.label)
                 known.update(output.name for output in step.run.outputs)
             else:
                 return  # a function may add any output
@@ -168,16 +195,14 @@ class Steps:
         preprocess = [step.run for step in self.preprocess]
         return Steps(preprocess, None, provenance=self._provenance, resizes=True)
 
-    def pool(self, number: int) -> StepPool:
-        """Return the threads of a preprocess step in this process, by the step's index."""
+    def pool(self, step: PerBlock | PerRow) -> StepPool:
+        """Return the threads of a step in this process."""
         if self._pid != os.getpid():
             # Threads don't survive a fork.
             self._pools, self._pid, self.seconds = {}, os.getpid(), 0.0
-        if number not in self._pools:
-            step = self.preprocess[number].run
-            assert isinstance(step, (PerBlock, PerRow)), "Expected a step with threads"
-            self._pools[number] = StepPool(self._threads_of(step))
-        return self._pools[number]
+        if id(step) not in self._pools:
+            self._pools[id(step)] = StepPool(self._threads_of(step))
+        return self._pools[id(step)]
 
     def close(self) -> None:
         """End the threads. Idempotent."""
@@ -239,8 +264,13 @@ def _listed(name: str, steps: Any) -> list[Any]:
 
 def _preprocess_step(step: Any) -> Step:
     if isinstance(step, PerRow):
-        _check_parameters(step.fn, step.inputs, "per_row")
-        return Step(step, f"per_row step `{name_of(step.fn)}`")
+        if step.seeds:
+            raise TypeError(
+                f"Expected per_row without seeds in preprocess, got {step!r}: preprocess computes "
+                "the same in every epoch, and cache= keeps its result; pass random steps as "
+                "augment="
+            )
+        return _row_step(step)
     if isinstance(step, PerBlock):
         _refuse_arrays(step.fn, "per_block as fn(block)")
         _check_parameters(step.fn, ("block",), "per_block")
@@ -255,17 +285,35 @@ def _preprocess_step(step: Any) -> Step:
 
 
 def _augment_step(step: Any) -> Step:
+    if isinstance(step, PerRow) and step.seeds:
+        return _row_step(step)
     if isinstance(step, (PerBlock, PerRow)):
         raise TypeError(
             f"Expected a callable fn(batch, seeds) in augment, got {step!r}, whose function gets "
             "no seeds: pass it as preprocess=, which computes the same in every epoch, or write a "
-            "function of the batch and one seed for each row"
+            "function of the batch and one seed for each row, or per_row(..., seeds=True)"
         )
     if isinstance(step, Kernel):
         return Step(step, step.label)
     _refuse_arrays(step, "augment as fn(batch, seeds)")
     _check_parameters(step, ("batch", "seeds"), "augment")
     return Step(step, f"augment step `{name_of(step)}`")
+
+
+def _row_step(step: PerRow) -> Step:
+    if not isinstance(step, ImageStep):
+        arguments = (*step.inputs, "seed") if step.seeds else step.inputs
+        _check_parameters(step.fn, arguments, "per_row")
+    return Step(step, step.label)
+
+
+def _numbered(steps: Iterable[Step]) -> list[Step]:
+    """Return the steps of `augment` with their numbers."""
+    numbers = itertools.count()
+    return [
+        step._replace(number=step.run.number if isinstance(step.run, ImageStep) else next(numbers))
+        for step in steps
+    ]
 
 
 def _check_parameters(fn: Any, arguments: Sequence[str], owner: str) -> None:

@@ -1,4 +1,4 @@
-"""Thread pool for the steps of `preprocess`."""
+"""Thread pool for the functions of `per_row` and `per_block`."""
 
 from __future__ import annotations
 

@@ -27,8 +27,6 @@ __all__ = ["ShuffleQuality", "shuffle_quality"]
 
 # Number of rows processed in one step, small enough that arrays stay in or near the CPU's cache.
 _STEP_ROWS = 1 << 18
-# Number of sampled pairs of neighbours (at most twice as many): their mean is known to 0.2 %.
-_PAIRS = 1 << 17
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -48,19 +46,12 @@ class ShuffleQuality:
             uncertain as the mean over this number of rows drawn at random. It is the batch
             size over the design effect (Kish, Survey Sampling, 1965), and the strictest of these
             measures: about the number of row groups in a window.
-        neighbour_distance: mean distance in delivered order of rows that are stored next to each
-            other, divided by the mean distance in a uniform permutation, (rows + 1) / 3. About
-            the share of the dataset in a window.
-        rank_correlation: Spearman's correlation of stored and delivered position. Near 0 as soon
-            as row groups are permuted, however clumped the rows of a row group are.
         batch_rows: number of rows in a batch.
         rows: number of rows in the dataset.
     """
 
     score: float
     effective_rows: float
-    neighbour_distance: float
-    rank_correlation: float
     batch_rows: int
     rows: int
 
@@ -70,8 +61,7 @@ class ShuffleQuality:
     def __str__(self) -> str:
         return (
             f"score {self.score:.3f}, {self.effective_rows:.1f} effective rows in batches of "
-            f"{self.batch_rows}, neighbour distance {self.neighbour_distance:.3f}, rank "
-            f"correlation {self.rank_correlation:+.3f}, of {self.rows} rows"
+            f"{self.batch_rows}, of {self.rows} rows"
         )
 
 
@@ -132,28 +122,21 @@ def order_quality(parts: Iterable[Int64s], rows: int, batch_rows: int) -> Shuffl
             f"Expected at least 2 rows in a dataset and a batch, got {rows} and {batch_rows}"
         )
     sums = np.zeros(-(-rows // batch_rows))  # sum of the centred positions of each batch
-    neighbours = _Neighbours(rows)
     centre = (rows - 1) / 2
-    product = 0.0
     at = 0
     for stored in _steps(parts):
         if at + len(stored) > rows:
             raise ValueError(f"Expected {rows} rows, got more")
         delivered = np.arange(at, at + len(stored))
-        centred = stored - centre
-        product += float(centred @ (delivered - centre))
         first = at // batch_rows
-        of_batch = np.bincount(delivered // batch_rows - first, centred)
+        of_batch = np.bincount(delivered // batch_rows - first, stored - centre)
         sums[first : first + len(of_batch)] += of_batch
-        neighbours.note(stored, at)
         at += len(stored)
     if at != rows:
         raise ValueError(f"Expected {rows} rows, got {at}")
     squares = rows * (rows * rows - 1) / 12  # sum of the squares of all centred positions
     score, effective_rows = _spread(sums, squares, rows, batch_rows)
-    return ShuffleQuality(
-        score, effective_rows, neighbours.distance, product / squares, batch_rows, rows
-    )
+    return ShuffleQuality(score, effective_rows, batch_rows, rows)
 
 
 def _spread(
@@ -174,31 +157,6 @@ def _spread(
     score = (squares - between) / (rows - batches) / variance
     design_effect = between / (batches - 1) / variance
     return min(1.0, score), size / max(1.0, design_effect)
-
-
-class _Neighbours:
-    """The distance in delivered order of stored rows i and i + 1, for evenly spaced i.
-
-    Args:
-        rows: number of rows in the dataset.
-    """
-
-    def __init__(self, rows: int) -> None:
-        self._rows = rows
-        # An odd stride shares no period with row groups and windows whose sizes are powers of two.
-        self._stride = max(2, rows // _PAIRS) | 1
-        self._delivered = np.zeros(((rows - 2) // self._stride + 1, 2), np.int64)
-
-    def note(self, stored: Int64s, at: int) -> None:
-        """Note that the rows of the stored positions (n,) are delivered from position `at` on."""
-        pair, which = np.divmod(stored, self._stride)
-        ours = np.flatnonzero((which < 2) & (pair < len(self._delivered)))
-        self._delivered[pair[ours], which[ours]] = at + ours
-
-    @property
-    def distance(self) -> float:
-        """The mean distance, divided by the mean distance in a uniform permutation."""
-        return float(np.abs(np.diff(self._delivered)).mean()) * 3 / (self._rows + 1)
 
 
 def _steps(parts: Iterable[Int64s]) -> Iterator[Int64s]:

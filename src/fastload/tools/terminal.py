@@ -8,20 +8,37 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, Literal, TextIO
 
+from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Table
+from rich.table import Table as RichTable
 from rich.text import Text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from rich.console import RenderableType
+    from rich.console import ConsoleOptions, RenderableType, RenderResult
 
-__all__ = ["bar", "console", "hint", "open_streams", "print_lines", "rendered", "table", "warning"]
+__all__ = [
+    "Table",
+    "bar",
+    "code",
+    "complain",
+    "console",
+    "hint",
+    "open_streams",
+    "print_lines",
+    "rendered",
+    "shortened",
+    "warning",
+]
 
 # Width where no terminal says how wide it is: that of most terminals.
 _WIDTH = 80
 _EIGHTHS = " ▏▎▍▌▋▊▉"
+_GAP = 2  # blanks between the columns of a table
+# Names and notes of a table become narrower than this only if nothing else is left to narrow.
+_LEAST_NAME = 20
+_LEAST_NOTE = 12
 
 
 def console(*, stderr: bool = False, file: TextIO | None = None) -> Console:
@@ -41,37 +58,140 @@ def console(*, stderr: bool = False, file: TextIO | None = None) -> Console:
 def rendered(parts: Iterable[RenderableType]) -> list[str]:
     """Return the lines that show the parts on stdout, with the colours that stdout takes.
 
-    Sentences are wrapped on a terminal only: a program that reads a pipe gets them whole.
+    Sentences are wrapped by words to the width of the terminal, or to $COLUMNS in a pipe. A program
+    that reads a pipe without $COLUMNS gets sentences whole. Code is never broken.
     """
     text = io.StringIO()
     shown = console(file=text)
+    wraps = shown.is_terminal or "COLUMNS" in os.environ
     for part in parts:
-        whole = isinstance(part, (str, Text)) and not shown.is_terminal
-        shown.print(part, soft_wrap=whole, markup=False, highlight=False, emoji=False)
+        found: Sequence[RenderableType] = [part]
+        sentence = Text(part) if isinstance(part, str) else part
+        if isinstance(sentence, Text):
+            found = (
+                _wrapped(sentence, shown.width) if wraps and not sentence.no_wrap else [sentence]
+            )
+        for each in found:
+            whole = isinstance(each, Text)
+            shown.print(each, soft_wrap=whole, markup=False, highlight=False, emoji=False)
     return [line.rstrip() for line in text.getvalue().splitlines()]
 
 
-def table(
-    heads: Sequence[str],
-    rows: Iterable[Sequence[str | Text]],
-    *,
-    numbers: Sequence[int] = (),
-    folding: Sequence[int] = (0,),
-) -> Table:
-    """Return a table without borders.
+def complain(command: str, message: object) -> None:
+    """Print why a command failed to stderr, wrapped as `rendered` wraps sentences."""
+    text = Text(f"{command}: {message}")
+    shown = console(stderr=True)
+    wraps = shown.is_terminal or "COLUMNS" in os.environ
+    lines = _wrapped(text, shown.width) if wraps else [text]
+    print(*(line.plain for line in lines), sep="\n", file=sys.stderr)
+
+
+def _wrapped(text: Text, width: int) -> list[Text]:
+    """Return the lines of a text: each ends after a blank, or else after a slash of a path."""
+    plain, cuts, begun = text.plain, [], 0
+    while cell_len(plain[begun:]) > width:
+        most = begun + width
+        while cell_len(plain[begun:most]) > width:
+            most -= 1
+        end = plain.rfind(" ", begun, most + 1) + 1
+        end = end or plain.rfind("/", begun, most) + 1
+        begun = end if end > begun else most
+        cuts.append(begun)
+    lines = text.divide(cuts)
+    for line in lines:
+        line.rstrip()
+    return list(lines)
+
+
+class Table:
+    """A table without borders, which is never wider than the terminal.
+
+    A table that is too wide first wraps notes by words, then shortens names in the middle.
 
     Args:
         heads: names of the columns.
         rows: cells of each row.
         numbers: indices of the columns to align at the right.
-        folding: indices of the columns that are folded if the table is wider than the terminal.
+        names: indices of the columns of names and paths.
+        notes: indices of the columns of words.
     """
-    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for index, head in enumerate(heads):
-        justify: Literal["left", "right"] = "right" if index in numbers else "left"
-        made.add_column(head, justify=justify, no_wrap=index not in folding, overflow="fold")
-    for row in rows:
-        made.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+
+    def __init__(
+        self,
+        heads: Sequence[str],
+        rows: Iterable[Sequence[str | Text]],
+        *,
+        numbers: Sequence[int] = (),
+        names: Sequence[int] = (0,),
+        notes: Sequence[int] = (),
+    ) -> None:
+        self._heads = heads
+        self._rows = [[Text(cell) if isinstance(cell, str) else cell for cell in r] for r in rows]
+        self._numbers, self._names, self._notes = numbers, names, notes
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the table in the width that the options give."""
+        widths = self._widths(options.max_width)
+        made = RichTable(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim")
+        for index, head in enumerate(self._heads):
+            justify: Literal["left", "right"] = "right" if index in self._numbers else "left"
+            wraps = index in self._notes
+            made.add_column(
+                head, justify=justify, no_wrap=not wraps, overflow="fold", width=widths[index]
+            )
+        for row in self._rows:
+            made.add_row(
+                *(
+                    Text(shortened(cell.plain, widths[index]), cell.style)
+                    if index in self._names and cell.cell_len > widths[index]
+                    else cell
+                    for index, cell in enumerate(row)
+                )
+            )
+        yield made
+
+    def _widths(self, most: int) -> list[int]:
+        columns = list(zip(*([Text(head) for head in self._heads], *self._rows), strict=True))
+        widths = [max(cell.cell_len for cell in column) for column in columns]
+        words = [
+            max((cell_len(word) for cell in column for word in cell.plain.split()), default=0)
+            for column in columns
+        ]
+        over = sum(widths) + _GAP * (len(widths) - 1) - most
+        for indices, least in (
+            (self._notes, [max(width, _LEAST_NOTE) for width in words]),
+            (self._names, [_LEAST_NAME] * len(widths)),
+            (self._notes, words),
+            (self._names, [1] * len(widths)),
+            (self._notes, [1] * len(widths)),
+        ):
+            while over > 0 and (wide := [i for i in indices if widths[i] > least[i]]):
+                widths[max(wide, key=lambda i: widths[i])] -= 1
+                over -= 1
+        return widths
+
+
+def shortened(name: str, width: int) -> str:
+    """Return a name that takes at most `width` cells: its middle gives way to an ellipsis."""
+    if cell_len(name) <= width:
+        return name
+    gap = "…" if _draws_blocks() else ".."
+    left = max(0, width - len(gap))
+    head, tail = name, name
+    while cell_len(head) > (left + 1) // 2:
+        head = head[:-1]
+    while cell_len(tail) > left // 2:
+        tail = tail[1:]
+    return head + gap[:width] + tail
+
+
+def code(text: str) -> Text:
+    """Return Python to paste, whose lines are never broken."""
+    from rich.syntax import Syntax
+
+    made = Syntax(text, "python", theme="ansi_dark", background_color="default").highlight(text)
+    made.rstrip()
+    made.no_wrap = True
     return made
 
 
@@ -128,7 +248,7 @@ def print_lines(command: str, lines: Iterable[str]) -> bool:
             os.dup2(nothing.fileno(), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             return True
-        print(f"{command}: Can't write to stdout: {error.strerror}", file=sys.stderr)
+        complain(command, f"Can't write to stdout: {error.strerror}")
         return False
     return True
 

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "fastload/base/platform.h"
 #include "fastload/base/scratch.h"
 
 namespace fastload {
@@ -221,6 +222,36 @@ TEST(ThreadPool, TasksRunOnItsNamedThreads) {
   EXPECT_EQ(threads.size(), 3);
   EXPECT_FALSE(threads.contains(std::this_thread::get_id()));
   EXPECT_EQ(names, std::set<std::string>{"fastload-longer"});
+}
+
+// Uses the CPU for 10 ms of the calling thread's own time.
+void Burn() {
+  const int64_t start = ThreadCpuNs(pthread_self());
+  while (ThreadCpuNs(pthread_self()) - start < 10'000'000) continue;
+}
+
+TEST(ThreadPool, CountsTheCpuTimeOfLivingAndOfEndedThreads) {
+  const auto pool = MakeThreadPool("test", 2);
+  EXPECT_LT(pool->CpuNs(), 10'000'000);
+  std::promise<void> burnt;
+  pool->Submit(0, [&](Scratch&) {
+    Burn();
+    burnt.set_value();
+  });
+  burnt.get_future().wait();
+  const int64_t living = pool->CpuNs();
+  EXPECT_GE(living, 10'000'000);
+  pool->Submit(0, [](Scratch&) { Burn(); });
+  pool->Close();
+  EXPECT_GE(pool->CpuNs(), living + 10'000'000);
+  EXPECT_EQ(pool->CpuNs(), pool->CpuNs());
+}
+
+TEST(InlineExecutor, HasNoThreadsThatUseTheCpu) {
+  const auto executor = MakeInlineExecutor();
+  executor->Submit(0, [](Scratch&) { Burn(); });
+  EXPECT_TRUE(executor->RunOne());
+  EXPECT_EQ(executor->CpuNs(), 0);
 }
 
 TEST(ThreadPool, ATaskIsDestroyedWhenItHasRun) {

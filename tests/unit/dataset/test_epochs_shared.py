@@ -1,15 +1,15 @@
 """Passes and epochs, as several workers of several loaders see them."""
 
-import contextlib
 import copy
+import multiprocessing
 import os
 import pickle
 import threading
 from types import SimpleNamespace
 
 import pytest
+from torch.utils.data._utils import worker
 
-from fastload.dataset import epochs
 from fastload.dataset.epochs import EpochCell, PassStart, check_epoch, resolved
 from fastload.plan.position import Leg, Position
 
@@ -31,45 +31,66 @@ def cell():
     return EpochCell(Position(0, 0, ()))
 
 
+def serve(cell, info, calls):
+    """Call methods of a cell in a worker process, as `calls` says, and answer what they return."""
+    worker._worker_info = info
+    while call := calls.recv():
+        name, *arguments = call
+        member = getattr(cell, name)
+        calls.send(member(*arguments) if callable(member) else member)
+
+
 class Workers:
     """Worker processes of one loader, all on one cell, that begin passes when told to."""
 
-    def __init__(self, monkeypatch, cell, count=3):
-        self._monkeypatch = monkeypatch
-        # A fork shares the record and copies the rest.
-        self._cells = []
-        for _ in range(count):
-            cell.before_start()
-            worker = EpochCell.__new__(EpochCell)
-            worker.__dict__.update(cell.__dict__)
-            worker._births = dict(cell._births)
-            worker.after_fork()
-            worker._owner = os.getpid() + 1
-            self._cells.append(worker)
-
-    def begin(self, worker, own=None):
-        with self._as(worker) as cell:
-            return cell.begin(never, own)[1]
-
-    def count(self, worker, start, counts):
-        with self._as(worker) as cell:
-            cell.count(start, counts=counts)
-
-    @contextlib.contextmanager
-    def _as(self, worker):
-        with self._monkeypatch.context() as patch:
-            patch.setattr(
-                epochs, "get_worker_info", lambda: SimpleNamespace(id=worker, num_workers=3)
+    def __init__(self, cell, count=3):
+        self._calls = []
+        self._processes = []
+        for number in range(count):
+            here, there = multiprocessing.Pipe()
+            info = SimpleNamespace(id=number, num_workers=count)
+            process = multiprocessing.get_context("fork").Process(
+                target=serve, args=(cell, info, there), daemon=True
             )
-            yield self._cells[worker]
+            process.start()
+            self._calls.append(here)
+            self._processes.append(process)
+
+    def call(self, number, *call):
+        calls = self._calls[number]
+        calls.send(call)
+        assert calls.poll(120)
+        return calls.recv()
+
+    def begin(self, number, own=None):
+        return self.call(number, "begin", never, own)[1]
 
     def epochs(self, *order):
-        return [self.begin(worker).epoch for worker in order or range(len(self._cells))]
+        return [self.begin(number).epoch for number in order or range(len(self._calls))]
+
+    def end(self):
+        for calls, process in zip(self._calls, self._processes, strict=True):
+            calls.send(None)
+            process.join()
+            calls.close()
 
 
 @pytest.fixture
-def workers(monkeypatch, cell):
-    return lambda count=3: Workers(monkeypatch, cell, count)
+def workers_of():
+    started = []
+
+    def start(cell, count=3):
+        started.append(Workers(cell, count))
+        return started[-1]
+
+    yield start
+    for loader in started:
+        loader.end()
+
+
+@pytest.fixture
+def workers(workers_of, cell):
+    return lambda count=3: workers_of(cell, count)
 
 
 def test_each_pass_is_of_the_next_epoch(cell):
@@ -79,15 +100,15 @@ def test_each_pass_is_of_the_next_epoch(cell):
 
 def test_orders(cell):
     begun(cell)
-    cell.give(at(9))
+    cell.order_next(at(9))
     assert [begun(cell), begun(cell)] == [9, 10]
-    cell.give(at(2**24 - 1))
+    cell.order_next(at(2**24 - 1))
     assert [begun(cell), begun(cell)] == [2**24 - 1, 0]
 
 
 def test_progress_is_of_one_pass(cell):
     order = at(4, Leg(2, 3, 5))
-    cell.give(order)
+    cell.order_next(order)
     assert cell.next == order
     assert cell.begin(never) == (order, order.position)
     assert cell.begin(never) == (at(5), Position(0, 5, ()))
@@ -115,7 +136,7 @@ def test_orders_reach_workers_that_live(cell, workers):
     loader = workers()
     assert loader.epochs() == [0] * 3
     for epoch in (7, 3):
-        cell.give(at(epoch, Leg(3, 1, 2)))
+        cell.order_next(at(epoch, Leg(3, 1, 2)))
         starts = [loader.begin(worker) for worker in range(3)]
         assert starts == [Position(0, epoch, (Leg(3, 1, 2),))] * 3
         assert loader.epochs() == [epoch + 1] * 3
@@ -133,7 +154,7 @@ def test_late_worker_of_an_abandoned_pass(workers):
 def test_late_worker_takes_no_order_given_meanwhile(cell, workers):
     """All workers of an abandoned pass are late; the order is for the pass after it."""
     first = workers()
-    cell.give(at(7))
+    cell.order_next(at(7))
     second = workers()
     assert first.epochs(1, 2) == [0, 0]
     assert second.epochs() == [7] * 3
@@ -141,15 +162,28 @@ def test_late_worker_takes_no_order_given_meanwhile(cell, workers):
     assert first.epochs() == [8] * 3
 
 
+def test_a_late_worker_joins_a_pass_that_was_ended(cell, workers):
+    loader = workers(2)
+    assert loader.epochs() == [0, 0]
+    assert loader.begin(0).epoch == 1
+    cell.order_next(at(7))
+    cell.end_passes("A load", "iterate again")
+    assert loader.begin(1).epoch == 1
+    ended = ("A load", "iterate again")
+    assert [loader.call(number, "ended") for number in range(2)] == [ended] * 2
+    assert loader.epochs() == [7, 7]
+    assert [loader.call(number, "ended") for number in range(2)] == [None, None]
+
+
 def test_a_pass_that_fails_takes_no_epoch(workers):
     loader = workers()
     for _ in range(2):
         starts = [loader.begin(worker) for worker in range(3)]
         assert starts == [Position(0, 0, ())] * 3
-        loader.count(0, starts[0], counts=False)
+        loader.call(0, "undo", starts[0])
     assert loader.begin(1).epoch == 0
     # Worker 0, asked once more, fails again while worker 1 has begun the next pass.
-    loader.count(0, starts[0], counts=False)
+    loader.call(0, "undo", starts[0])
     assert loader.epochs(0, 2) == [0, 0]
     assert loader.epochs() == [1] * 3
 
@@ -162,9 +196,9 @@ def test_loaders_at_the_same_time(workers):
     assert loaders[1].epochs(0, 1) == [1, 1]
 
 
-def test_loaders_started_by_two_threads_in_turn(monkeypatch, cell):
+def test_loaders_started_by_two_threads_in_turn(monkeypatch, cell, workers):
     """Each thread starts its workers in order, whatever the other one starts meanwhile."""
-    turn = threading.Barrier(2, timeout=30)
+    turn = threading.Barrier(2, timeout=120)
     before_start = cell.before_start
 
     def one_by_one():
@@ -173,10 +207,7 @@ def test_loaders_started_by_two_threads_in_turn(monkeypatch, cell):
 
     monkeypatch.setattr(cell, "before_start", one_by_one)
     loaders = []
-    threads = [
-        threading.Thread(target=lambda: loaders.append(Workers(monkeypatch, cell)))
-        for _ in range(2)
-    ]
+    threads = [threading.Thread(target=lambda: loaders.append(workers())) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -195,11 +226,13 @@ def test_a_worker_goes_on_by_itself(cell, workers):
 
 def test_very_many_orders_and_passes(cell, workers):
     late = workers(2)
-    for epoch in range(500):
-        cell.give(at(epoch))
-        assert workers(1).epochs() == [epoch]
-    assert late.epochs(0) == late.epochs(1)
-    assert len(cell._record.read()["passes"]) <= 64
+    for epoch in range(1, 100):
+        cell.order_next(at(epoch))
+        loader = Workers(cell, 1)
+        assert loader.epochs() == [epoch]
+        loader.end()
+    assert late.epochs() == [0, 0]
+    assert late.epochs() == [100, 100]
 
 
 def test_pickled_cell_stands_alone(cell):
@@ -210,20 +243,23 @@ def test_pickled_cell_stands_alone(cell):
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda cell: pickle.loads(pickle.dumps(cell))])
-def test_workers_of_a_copy_join_no_pass_of_the_original(cell, monkeypatch, copied):
-    assert Workers(monkeypatch, cell).epochs() == [0] * 3
+def test_workers_of_a_copy_join_no_pass_of_the_original(cell, workers_of, copied):
+    assert workers_of(cell).epochs() == [0] * 3
     other = copied(cell)
     assert not other.begun_by_worker
-    other.give(at(5))
-    assert Workers(monkeypatch, other).epochs() == [5] * 3
-    assert Workers(monkeypatch, cell).epochs() == [1] * 3
+    other.order_next(at(5))
+    assert workers_of(other).epochs() == [5] * 3
+    assert workers_of(cell).epochs() == [1] * 3
 
 
-def test_workers_of_a_forked_process_join_no_pass_of_its_parent(cell, monkeypatch):
-    Workers(monkeypatch, cell).epochs()
+def test_workers_of_a_forked_process_join_no_pass_of_its_parent(cell, workers_of):
+    workers_of(cell).epochs()
     child = os.fork()
     if child == 0:
-        os._exit(Workers(monkeypatch, cell).epochs() == [1] * 3)
+        loader = Workers(cell)
+        begun = loader.epochs()
+        loader.end()
+        os._exit(begun == [1] * 3)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
 
 

@@ -1,4 +1,4 @@
-"""SharedRecord: a document that is private until it is shared, and then changed by all."""
+"""SharedRecord: a document that several processes read and change."""
 
 from __future__ import annotations
 
@@ -24,9 +24,8 @@ def _count(record: SharedRecord, times: int) -> None:
         record.change(add)
 
 
-@pytest.mark.parametrize("private", [False, True])
-def test_a_change_that_fails_changes_nothing(private: bool) -> None:
-    record = SharedRecord.of({"counts": {"all": 1}}, private=private)
+def test_a_change_that_fails_changes_nothing() -> None:
+    record = SharedRecord.of({"counts": {"all": 1}})
 
     def change(document: dict[str, Any]) -> None:
         document["new"] = True
@@ -38,9 +37,9 @@ def test_a_change_that_fails_changes_nothing(private: bool) -> None:
     assert record.read() == {"counts": {"all": 1}}
 
 
-def test_a_private_document_does_not_depend_on_the_one_that_was_given() -> None:
+def test_the_document_does_not_depend_on_the_one_that_was_given() -> None:
     given = {"counts": {"all": 1}}
-    record = SharedRecord.of(given, private=True)
+    record = SharedRecord.of(given)
     before = record.read()
     _count(record, 1)
     assert given == before == {"counts": {"all": 1}}
@@ -48,10 +47,9 @@ def test_a_private_document_does_not_depend_on_the_one_that_was_given() -> None:
     assert record.read() == {"counts": {"all": 2}}
 
 
-def test_processes_share_what_was_private_before() -> None:
-    record = SharedRecord.of({"counts": {"all": 0}}, private=True)
+def test_processes_change_one_document() -> None:
+    record = SharedRecord.of({"counts": {"all": 0}})
     _count(record, 5)
-    record.share()
     fork = multiprocessing.get_context("fork")
     others = [fork.Process(target=_count, args=(record, 500)) for _ in range(2)]
     for other in others:
@@ -63,10 +61,28 @@ def test_processes_share_what_was_private_before() -> None:
     assert record.read() == {"counts": {"all": 1505}}
 
 
-@pytest.mark.parametrize("private", [False, True])
-def test_ctrl_c_leaves_no_lock_behind(private: bool) -> None:
+def test_a_change_keeps_the_lock_while_it_reads() -> None:
+    record, other = (SharedRecord.of({"counts": {"all": 0}}) for _ in range(2))
+    process = multiprocessing.get_context("fork").Process(target=_count, args=(record, 1))
+
+    def change(document: dict[str, Any]) -> None:
+        process.start()
+        _count(other, 1)
+        assert other.read() == {"counts": {"all": 1}}
+        assert record.look(lambda before: before) == {"counts": {"all": 0}}
+        process.join(0.5)
+        assert process.is_alive()
+        document["counts"]["all"] += 10
+
+    record.change(change)
+    process.join()
+    assert process.exitcode == 0
+    assert record.read() == {"counts": {"all": 11}}
+
+
+def test_ctrl_c_leaves_no_lock_behind() -> None:
     """Not even while the traceback, and with it every frame, is alive."""
-    record = SharedRecord.of({"counts": {"all": 0}}, private=private)
+    record = SharedRecord.of({"counts": {"all": 0}})
     for event in count():
         interrupt = _interrupted(record, event)
         other = threading.Thread(target=_count, args=(record, 1), daemon=True)

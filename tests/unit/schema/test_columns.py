@@ -68,7 +68,7 @@ def test_column_refuses(arguments: dict[str, Any], error: type[Exception], messa
         ({"names": ["a"], "fill": {"b": 1}}, ValueError, "columns among a, got one for 'b'"),
         ({"names": [Column("a", fill=1)]}, TypeError, "write the name, .* fill= as a mapping"),
         ({"names": ["a"], "valid": True}, TypeError, 'no parameter .* pass nulls="mask" to'),
-        ({"columns": ["a"]}, TypeError, "Stack has no parameter 'columns': pass names="),
+        ({"columns": ["a"]}, TypeError, "Stack has no parameter 'columns': its parameters"),
         ({}, TypeError, r"^Stack needs names, got none: write Stack\(names\)$"),
     ],
 )

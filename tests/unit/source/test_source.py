@@ -157,7 +157,7 @@ def test_nothing_found(tmp_path: Path, source: str, error: type[Exception], mess
         ("", SourceNotFoundError, "an empty str"),
         (7, TypeError, "a path or a list of paths, got int: 7"),
         (b"a", TypeError, "got bytes"),
-        (pa.table({"a": [1]}), TypeError, r"got Table: .*write_table\(table, path"),
+        (pa.table({"a": [1]}), TypeError, "got Table: write rows in memory to a"),
         ([["a"]], TypeError, "got list"),
         ("nope://bucket/a.parquet", ValueError, "got the scheme nope:// - at nope://bucket"),
     ],
@@ -167,36 +167,14 @@ def test_what_is_no_path(source: Any, error: type[Exception], message: str) -> N
         Source.open(source)
 
 
-class Unprinted:
+class Frame:
     def __repr__(self) -> str:
         raise AssertionError
 
 
-class Frame(Unprinted):
-    def to_parquet(self, path: str) -> None: ...
-
-
-class LazyFrame(Unprinted):
-    def sink_parquet(self, path: str) -> None: ...
-
-
-class Splits(Unprinted, dict[str, Any]):
-    __module__ = "datasets.dataset_dict"
-
-
-@pytest.mark.parametrize(
-    ("source", "message"),
-    [
-        (Frame(), r"got Frame: write the rows to a file, \.to_parquet\(path\), and pass the path"),
-        (LazyFrame(), r"got LazyFrame: .*\.sink_parquet\(path\)"),
-        (Splits(), r"got Splits: .* dataset\[split\]\.to_parquet\(path\)"),
-    ],
-)
-def test_a_dataset_of_another_library_is_told_how_to_become_files(
-    source: Any, message: str
-) -> None:
-    with pytest.raises(TypeError, match=message):
-        Source.open(source)
+def test_rows_in_memory_are_not_printed() -> None:
+    with pytest.raises(TypeError, match="got Frame: write rows in memory to a Parquet file, and"):
+        Source.open(Frame())  # type: ignore[arg-type]
 
 
 def test_row_groups_in_canonical_order(tmp_path: Path) -> None:

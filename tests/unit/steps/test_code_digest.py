@@ -3,10 +3,13 @@
 import array
 import collections
 import dataclasses
+import decimal
 import enum
 import functools
 import importlib.metadata
 import io
+import os
+import pickle
 import random
 import re
 import subprocess
@@ -21,6 +24,7 @@ import pytest
 import torch
 
 from fastload import kernel, per_row
+from fastload.steps import installed
 from fastload.steps.code_digest import code_digest
 
 SCALE = 3.0
@@ -286,19 +290,162 @@ class Lines(io.StringIO):
     pass
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        io.StringIO("a"),
+        io.BytesIO(b"a"),
+        Lines("a"),
+        random.Random(1),
+        random.random,
+        random.randint,
+        np.random.rand,
+        np.random.default_rng(1),
+        np.random.PCG64(1),
+        torch.Generator(),
+    ],
+    ids=lambda value: getattr(value, "__name__", type(value).__name__),
+)
+def test_objects_that_change_as_they_are_used_can_not_be_told(value):
+    with pytest.raises(TypeError, match="Expected code and values that have a digest, got"):
+        digest(PLAIN, scale=value)
+
+
 class Numbers(array.array):
     pass
 
 
+class Items(list):
+    pass
+
+
+class Words(set):
+    pass
+
+
+class Entries(dict):
+    pass
+
+
+class Size(int):
+    pass
+
+
+class Lossy:
+    """An object whose pickle leaves out its state."""
+
+    def __init__(self, factor):
+        self.factor = factor
+
+    def __reduce__(self):
+        return Lossy, (0,)
+
+
+class LossySlots:
+    """An object whose pickle leaves out its slots."""
+
+    __slots__ = ("__factor", "_unset")
+
+    def __init__(self, factor):
+        self.__factor = factor
+
+    def __reduce__(self):
+        return LossySlots, (0,)
+
+
 @pytest.mark.parametrize(
-    "value",
-    # Since Python 3.12, the classes of io are made as those of class statements are.
-    [io.StringIO("a"), io.BytesIO(b"a"), Lines("a"), Numbers("i", [1]), random.Random(1)],
-    ids=lambda value: type(value).__name__,
+    "make",
+    [
+        lambda n: Numbers("i", [n]),
+        lambda n: Items([n]),
+        lambda n: Words([n]),
+        lambda n: Entries({1: n}),
+        Size,
+        lambda n: collections.OrderedDict({1: n}),
+        lambda n: collections.Counter([n]),
+        decimal.Decimal,
+        lambda n: np.array([{"n": n}], object),
+        lambda n: bytearray([n]),
+        Lossy,
+        LossySlots,
+    ],
 )
-def test_objects_with_memory_beside_attributes_can_not_be_told(value):
+def test_objects_count_by_content(make):
+    one = digest(PLAIN, scale=make(1))
+    assert one == digest(PLAIN, scale=make(1)) != digest(PLAIN, scale=make(2))
+    assert one != digest(PLAIN, scale=1)
+
+
+@pytest.mark.parametrize("kind", [Items, Words, Entries, Size, Lossy])
+def test_attributes_count_for_objects_with_content(kind):
+    digests = []
+    for mark in (1, 1, 2):
+        value = kind() if kind is not Lossy else Lossy(1)
+        value.mark = mark
+        digests.append(digest(PLAIN, scale=value))
+    assert digests[0] == digests[1] != digests[2]
+
+
+class Marked(property):
+    """A property with state of its own."""
+
+
+def test_properties_with_state_of_their_own_can_not_be_told():
+    kind = type("Made", (), {"x": Marked(len), "__module__": __name__})
+    with pytest.raises(TypeError, match=r"got Marked for `Made\.x`"):
+        digest(PLAIN, scale=kind)
+
+
+def test_methods_of_named_tuples_count():
+    source = (
+        "class F(NamedTuple):\n    x: int\n"
+        "    def __call__(self, v):\n        return v * {}\nf = F(1)"
+    )
+    digests = [digest(source.format(factor), NamedTuple=NamedTuple) for factor in (1, 1, 2)]
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_a_copy_of_an_object_has_the_same_digest():
+    """A spawned worker has a copy, where equal values may be other objects."""
+    step = functools.partial(Scaled(1.0), Spot(TABLE), key={"a": "ab", "b": str(b"ab", "ascii")})
+    assert code_digest(pickle.loads(pickle.dumps(step))) == code_digest(step)
+    shared = ["ab", "ab"]
+    assert digest(PLAIN, scale=["ab", str(b"ab", "ascii")]) == digest(PLAIN, scale=shared)
+
+
+def test_objects_that_refer_to_themselves():
+    def looped(value):
+        items = [value]
+        items.append(items)
+        return digest(PLAIN, scale=items)
+
+    assert looped(1) == looped(1) != looped(2)
+    items = [Lossy(1)]
+    items[0].factor = {items[0]}
     with pytest.raises(TypeError, match="Expected code and values that have a digest, got"):
-        digest(PLAIN, scale=value)
+        digest(PLAIN, scale=items)
+
+
+def test_methods_in_c_of_no_package_can_not_be_told(monkeypatch):
+    version = installed._version
+    monkeypatch.setattr(
+        installed, "_version", lambda top, *rest: "" if top == "array" else version(top, *rest)
+    )
+    for value in (array.array("i"), array.array, array.array.append, array._array_reconstructor):
+        with pytest.raises(TypeError, match="Expected code and values that have a digest, got"):
+            digest(PLAIN, scale=value)
+
+
+def test_a_package_s_name_that_holds_a_function_of_the_user_s(monkeypatch):
+    def replaced(factor):
+        @functools.wraps(np.trace)
+        def trace(x):
+            return x * factor
+
+        monkeypatch.setattr(np, "trace", trace)
+        return digest("def f(x):\n    return trace(x)", trace=np.trace)
+
+    assert replaced(1) == replaced(1) != replaced(2)
 
 
 def test_what_can_not_be_told_is_refused_without_a_version():
@@ -310,19 +457,29 @@ def test_what_can_not_be_told_is_refused_without_a_version():
 
     with pytest.raises(TypeError, match=r"got lock for `lock` in .*locked"):
         code_digest(locked)
+    with pytest.raises(TypeError, match="got lock for an object of `Scaled`"):
+        code_digest(Scaled(lock))
     one = code_digest(locked, version="1")
     assert one == code_digest(locked, version="1") != code_digest(locked, version="2")
     assert one != code_digest(test_zeros_differ_by_sign, version="1")
 
 
 def test_other_processes_have_the_same_digests():
-    source = "import numpy as np\ndef f(x):\n    return {'b', 'a', 'c'} & np.sin(x) * scale"
+    source = (
+        "import numpy as np\nclass Words(set):\n    pass\nwords = Words('abcdef')\n"
+        "class K:\n    def __init__(self, kept):\n        self.kept = kept\n"
+        "k = K({'x': frozenset('xyz')})\n"
+        "def f(x):\n    return x in {'b', 'a', 'c'}, np.sin(x) * scale, words, k.kept"
+    )
     script = (
         "from fastload.steps.code_digest import code_digest\nscale = 2.5\n"
         f"{source}\nprint(code_digest(f))"
     )
-    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert ran.stdout.strip() == digest(source, scale=2.5)
+    run = [sys.executable, "-c", script]
+    for seed in "12":
+        env = {**os.environ, "PYTHONHASHSEED": seed}
+        ran = subprocess.run(run, capture_output=True, text=True, check=True, env=env)
+        assert ran.stdout.strip() == digest(source, scale=2.5)
 
 
 def test_functions_of_numba_count_by_their_code():
@@ -419,9 +576,9 @@ def plain(block):
     return block
 
 
-def with_factor(factor):
+def with_factor(factor, name="__factor__"):
     """A class with an attribute whose name Python does not know."""
-    return type("Made", (), {"__factor__": factor, "__module__": __name__})
+    return type("Made", (), {name: factor, "__module__": __name__})
 
 
 def marked(mark):
@@ -437,6 +594,8 @@ def marked(mark):
         lambda n: Vocabulary([n]),
         lambda n: Pair(plain, n),
         lambda n: with_factor(n)(),
+        lambda n: with_factor(n, "_abc_factor")(),
+        lambda n: with_factor(n, "__module_path__")(),
         lambda n: functools.partial(plain, with_factor(n)),
         marked,
     ],
@@ -460,3 +619,15 @@ def test_a_module_of_the_user_s_with_a_name_of_python_s(tmp_path):
         ended = subprocess.run(run, cwd=folder, check=True, capture_output=True, text=True)
         digests.append(ended.stdout)
     assert digests[0] != digests[1]
+
+
+def test_a_function_that_imports_a_module_with_a_name_of_python_s(tmp_path):
+    (tmp_path / "chunk.py").write_text("FACTOR = 2\n")
+    program = (
+        "from fastload.steps.code_digest import code_digest\n"
+        "def step(block):\n    import chunk\n    return block * chunk.FACTOR\n"
+        "code_digest(step)"
+    )
+    run = [sys.executable, "-c", program]
+    ended = subprocess.run(run, cwd=tmp_path, check=False, capture_output=True, text=True)
+    assert "got `import chunk` in step" in ended.stderr

@@ -94,7 +94,7 @@ def test_steps_travel_without_their_threads():
     job = RowJob(
         steps.preprocess[0].run, [Ragged(torch.arange(3), torch.tensor([0, 2, 3]))], 2, str
     )
-    steps.pool(0).begin(job)
+    steps.pool(steps.preprocess[0].run).begin(job)
     again = pickle.loads(pickle.dumps(steps))
     assert again.preprocess == steps.preprocess
     assert not again._pools

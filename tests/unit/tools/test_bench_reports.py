@@ -11,18 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from fastload.tools.bench import roofline
 from fastload.tools.bench.peers import PEERS, Work
 from fastload.tools.bench.profile import Profile, profile
 from fastload.tools.bench.report import picture
 from fastload.tools.bench.report.page import page
 from fastload.tools.bench.report.record import schema, to_json
-from fastload.tools.bench.report.text import report, stages, waits
-from fastload.tools.bench.report.verdict import roof_verdict
-from fastload.tools.bench.roofline import StageRoofs
+from fastload.tools.bench.report.text import waits
 from fastload.tools.bench.session import Findings, Plan, Result
 from fastload.tools.bench.survey import survey
-from fastload.tools.terminal import rendered
 from support import browser
 from support.bench_jobs import launch_from_fork_server
 
@@ -63,16 +59,7 @@ def vars_of(record):
 
 
 @pytest.fixture(scope="module")
-def roofs(work):
-    patience, roofline._PASSES_S = roofline._PASSES_S, 0.05
-    try:
-        return StageRoofs(**json.loads(json.dumps(vars_of(roofline.measure(work)))))
-    finally:
-        roofline._PASSES_S = patience
-
-
-@pytest.fixture(scope="module")
-def findings(files, work, seen, roofs):
+def findings(files, work, seen):
     plan = Plan(survey(files), PEERS, ("shuffled", "in_order"), work)
     results = [
         Result(peer, "1.2", mode, 0.1 * k, 0.05, 0.2, 10**8, 9 * 10**8, "decode", 3, 0.05 * k)
@@ -88,7 +75,6 @@ def findings(files, work, seen, roofs):
         results,
         left_out,
         {("DuckDB", "shuffled"): 4.2},
-        roofs,
         seen,
     )
 
@@ -109,28 +95,6 @@ def test_a_profile_sees_the_loop(findings, seen):
     text = "\n".join(waits(to_json(findings)))
     assert "In a loop with steps of 2 ms, shuffled:" in text
     assert "(epoch start)" in text
-
-
-def test_the_roofs_are_of_the_same_files(findings, roofs):
-    # All pages are kept.
-    assert roofs.kept_bytes > 0
-    assert (roofs.read_s, roofs.decompress_s) == (0, 0)
-    assert roofs.kept_read_s > 0
-    assert roofs.memcpy_s > 0
-    assert roofs.roof_s == roofs.kept_read_s + roofs.memcpy_s
-    names = [row[0] for row in stages(to_json(findings))]
-    assert names == ["read", "decode and write", "epoch"]
-    text = "\n".join(rendered(report(to_json(findings))))
-    assert re.search(r"stage +roof +fastload +of roof", text)
-    assert "of the roof over pages kept in memory." in text
-
-
-def test_the_verdict_says_what_was_measured(roofs):
-    record = {"threads": 2, "roof_s": 0.71, "epoch_s": 1.0, "bottleneck": "decode", "kept_bytes": 0}
-    assert roof_verdict(record) == "Decode-bound: 71 % of the roof."
-    record.update(bottleneck="consumer", roof_s=1.4, kept_bytes=1)
-    text = "Bound by the consumer: 100 % of the roof over pages kept in memory."
-    assert roof_verdict(record) == text
 
 
 class Outline(HTMLParser):
@@ -175,7 +139,6 @@ def test_the_page_is_whole_and_readable_by_machines(html):
         "Summary",
         "Shuffled",
         "In order",
-        "Distance from the roof",
         "Waits for data",
         "How it was measured",
     ]

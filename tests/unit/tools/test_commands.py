@@ -1,6 +1,5 @@
 """The commands end with one sentence and a status, whatever their arguments and their stdout."""
 
-import json
 import os
 import subprocess
 import sys
@@ -12,7 +11,7 @@ import pytest
 from fastload import Cache, FastParquetDataset
 from fastload.runtime import progress
 from fastload.runtime.progress import showing
-from fastload.tools.cli import bench, cache, inspect
+from fastload.tools.cli import bench, cache
 from fastload.tools.cli.arguments import conditions_of
 from support.forked import run_forked
 
@@ -170,20 +169,16 @@ def test_characters_that_stdout_lacks_are_escaped(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("filters", "said"),
     [
-        (["--filters", '[["x", "<", 3]]'], "Expected --filters with --state and --step alone"),
-        (["--filters", "x < 3"], 'Expected JSON such as [["day", "<", 30]], got x < 3: '),
-        (["--filters", '["x", "<", 3]'], 'got ["x", "<", 3]: write [["x", "<", 3]]'),
-        (["--filters", '[["x", "<"]]'], 'Expected JSON such as [["day", "<", 30]], each condition'),
-        (["--world-size", "2"], "Expected --world-size with --state and --step alone"),
-        (["--num-workers", "2"], "Expected --num-workers with --state and --step alone"),
-        (["--state", "s", "--step", "0", "--columns", "x"], "Expected no --columns with --state"),
+        ("x < 3", 'Expected JSON such as [["day", "<", 30]], got x < 3: '),
+        ('["x", "<", 3]', 'got ["x", "<", 3]: write [["x", "<", 3]]'),
+        ('[["x", "<"]]', 'Expected JSON such as [["day", "<", 30]], each condition'),
     ],
 )
-def test_inspect_ignores_no_option(path, capsys, options, said):
+def test_warm_refuses_what_is_no_condition(path, capsys, filters, said):
     with pytest.raises(SystemExit) as ended:
-        inspect.main([str(path), *options])
+        cache.main(["warm", str(path), "--filters", filters])
     assert ended.value.code == 2
     assert said in capsys.readouterr().err
 
@@ -200,27 +195,8 @@ def test_conditions_of_json(text, conditions):
     assert conditions_of(text) == conditions
 
 
-def test_a_state_that_is_no_json_is_named(path, capsys):
-    assert inspect.main([str(path), "--state", str(path), "--step", "0"]) == 2
-    err = capsys.readouterr().err
-    assert err.startswith("fastload-inspect: Expected a state as JSON, got ")
-    assert err.endswith(f" - at {path}\n")
-
-
 @pytest.mark.parametrize("option", ["--json", "--html", "--svg", "--trace", "--sample"])
 def test_bench_refuses_a_file_before_it_measures(path, tmp_path, capsys, option):
     assert bench.main([str(path), option, str(tmp_path)]) == 2
     err = capsys.readouterr().err
     assert err == f"fastload-bench: Expected a file to write, got a directory - at {tmp_path}\n"
-
-
-def test_a_state_without_a_part_of_the_order_is_refused(path, tmp_path, capsys):
-    with FastParquetDataset(path, batch_size=10) as dataset:
-        state = dataset.state_dict()
-    del state["order"]["uneven"]
-    (tmp_path / "state.json").write_text(json.dumps(state))
-    options = ["--state", str(tmp_path / "state.json"), "--step", "0"]
-    assert inspect.main([str(path), *options]) == 2
-    assert (
-        "Expected a state made by state_dict(), got dict with the keys" in capsys.readouterr().err
-    )

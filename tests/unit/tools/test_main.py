@@ -129,7 +129,7 @@ def test_the_directory_of_the_environment_is_the_default(filled, capsys, monkeyp
     monkeypatch.setenv("FASTLOAD_CACHE_DIR", str(filled))
     assert main(["cache", "ls"]) == 0
     out = capsys.readouterr().out
-    assert "10 entries, " in out
+    assert "10 entries of " in out
     assert main(["cache", "verify"]) == 0
     assert capsys.readouterr().out.startswith("checked 10 entries, ")
     assert main(["cache", "prune", "--max-bytes", "1"]) == 0

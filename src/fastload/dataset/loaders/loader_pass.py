@@ -54,7 +54,7 @@ class LoaderPass(Generic[_Item]):
         self._items.close()
 
     def end(self, cause: str, advice: str) -> None:
-        """Abandon the items that are left, as `EpochIterator.end` does."""
+        """Abandon the items that are left, as `Pass.end` does."""
         exhausted = self._exhausted
         self._items.close()
         if not exhausted:

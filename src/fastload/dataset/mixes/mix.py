@@ -15,8 +15,8 @@ import numpy as np
 
 from fastload.dataset.mixes.mix_feed import MixedFeed
 from fastload.dataset.mixes.mix_source import MixSource
-from fastload.dataset.passes.epoch_iterator import EpochIterator
 from fastload.dataset.passes.feed import weakly
+from fastload.dataset.passes.running_pass import Pass
 from fastload.dataset.resumable import Resumable
 from fastload.dataset.state import decode_position, encode_position, no_state
 from fastload.dataset.step_rows import step_rows
@@ -56,7 +56,7 @@ _OF_ONE = (
 _ATTRIBUTES = {
     **{
         name: _OF_ONE.format(name=name)
-        for name in ("head", "take", "by_index", "num_rows", "skipped", "trace")
+        for name in (*("head", "take", "by_index", "num_rows", "epoch_bytes", "skipped", "trace"),)
     },
     **dict.fromkeys(("datasets", "source_names", "names", "keys"), "write mixed.sources"),
     "set_weights": "pass weights= to fastload.mix, or make another mix",
@@ -241,7 +241,7 @@ class MixedDataset(Resumable):
             for number, source in enumerate(self._of):
                 source.foresee(self._next_position, number)
             feed = MixedFeed(plan.order.tolist(), feeds, self._of)
-            begun = self._pass = EpochIterator(feed, start, part, self._epochs, of=self._digest)
+            begun = self._pass = Pass(feed, start, part, self._epochs, of=self._digest)
         return begun
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from fastload.batch.batch import Batch
-    from fastload.dataset.passes.feed import OpenFeed
+    from fastload.dataset.passes.feed import Feed
     from fastload.plan.position import BatchPosition
     from fastload.runtime.native import core
 
@@ -40,6 +40,9 @@ class MixedFeed:
         order: the number of the source of each batch.
         feeds: the feed of each source; None = the source has no batch in this pass.
         sources: the sources, in the order of their numbers.
+
+    Attributes:
+        held: the batch that `next` made, until the caller sets this to None.
     """
 
     def __init__(
@@ -50,7 +53,7 @@ class MixedFeed:
     ) -> None:
         self._order = order
         self._taken = 0
-        self._got: Batch | None = None  # a batch whose call ended in an error
+        self.held: Batch | None = None
         self._feeds = feeds
         self._sources = sources
 
@@ -61,6 +64,8 @@ class MixedFeed:
             RuntimeError: the dataset of the source that was drawn was closed.
         """
         feeds = self._feeds
+        if self.held is not None:
+            return self.held
         if self._taken == len(self._order) or not feeds:
             return None
         number = self._order[self._taken]
@@ -68,8 +73,7 @@ class MixedFeed:
         assert feed is not None
         source = self._sources[number]
         try:
-            if self._got is None:
-                self._got = feed.next(mark.of_source(source.name))
+            batch = feed.next(mark.of_source(source.name))
         except RuntimeError as error:
             if source.closed:
                 raise RuntimeError(
@@ -78,18 +82,18 @@ class MixedFeed:
                     "mix closes its datasets"
                 ) from error
             raise
-        batch = self._got
         assert batch is not None
         if source.provenance:
             batch["__source__"] = torch.full((batch.rows,), number, dtype=torch.int32, device="cpu")
+        self.held = batch
         self._taken += 1
-        self._got = None
+        feed.running.held = None
         return batch
 
     def close(self) -> None:
         """Abandon the batches that are left. Idempotent."""
         feeds, self._feeds = self._feeds, ()
-        self._got = None
+        self.held = None
         for feed in feeds:
             if feed is not None:
                 feed.close()
@@ -103,41 +107,44 @@ class SourceFeed:
         open_next: opens the feed of the next share, or returns None after the last share. Called
             with a scan, the function only prepares the feed while the scan ends.
         on_last: called with the scan of the last share once the scan has opened its last window.
+
+    Attributes:
+        running: the feed of the share that is being delivered, which holds the latest batch.
     """
 
     def __init__(
         self,
-        first: OpenFeed,
-        open_next: Callable[[core.Scan | None], OpenFeed | None],
+        first: Feed,
+        open_next: Callable[[core.Scan | None], Feed | None],
         on_last: Callable[[core.Scan], None],
     ) -> None:
         self._open_next = open_next
         self._on_last = on_last
-        self._following: OpenFeed | None = None
+        self._following: Feed | None = None
         self._looked = False  # True once the share after the running share was opened
-        self._running = self._watched(first)
+        self.running = self._watched(first)
 
     def next(self, mark: BatchPosition) -> Batch | None:
-        """Return the next batch, with the position `mark`; None at the end."""
-        while (batch := self._running.next(mark)) is None:
+        """Return the next batch, as `Feed.next` does."""
+        while (batch := self.running.next(mark)) is None:
             if self._following is not None:
                 self._following.begin()
             else:
                 self._following = self._open_next(None)
             if self._following is None:
                 return None
-            self._running.close()
-            self._running = self._watched(self._following)
+            self.running.close()
+            self.running = self._watched(self._following)
             self._following = None
         return batch
 
     def close(self) -> None:
         """Abandon the batches that are left. Idempotent."""
-        self._running.close()
+        self.running.close()
         if self._following is not None:
             self._following.close()
 
-    def _watched(self, feed: OpenFeed) -> OpenFeed:
+    def _watched(self, feed: Feed) -> Feed:
         self._looked = False
         feed.on_opened = weakly(self._look_ahead) if feed.engine.looks_ahead else None
         return feed

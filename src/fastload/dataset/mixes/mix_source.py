@@ -12,7 +12,8 @@ import torch
 
 from fastload.dataset.dataset import FastParquetDataset
 from fastload.dataset.mixes.mix_feed import SourceFeed
-from fastload.dataset.passes.next_pass import PreparedPass
+from fastload.dataset.passes.feed import Feed
+from fastload.dataset.passes.feed_plan import SourcePlan
 from fastload.dataset.resumable import PASS_OF_MIX
 from fastload.dataset.state import check_identity, encode_identity
 from fastload.plan.mix.mixture import SourceUnits
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
-    from fastload.dataset.passes.feed import OpenFeed
     from fastload.dataset.ranks import Rank
     from fastload.engine.stats import Stats
     from fastload.plan.mix.source_share import SourceShare
@@ -171,7 +171,7 @@ class MixSource:
         if first is None:
             first = self._open(own, start, part)
 
-        def open_next(before: core.Scan | None) -> OpenFeed | None:
+        def open_next(before: core.Scan | None) -> Feed | None:
             nonlocal left, opened, whole
             if not whole:  # an error ended the call before, and perhaps the iterator
                 left = islice(shares(), opened, None)
@@ -204,8 +204,7 @@ class MixSource:
         self, own: SourceShare, start: Position, part: WorkerSlot, before: core.Scan
     ) -> None:
         """Begin to read the first windows of the next pass while the running pass ends."""
-        prepared = PreparedPass(self._open(own, start, part, before), start, part)
-        self.dataset._ahead.set(prepared)
+        self.dataset._ahead.set(self._open(own, start, part, before), start, part)
 
     def expect(self, start: Position) -> None:
         """Drop the prepared pass, unless it begins at `start`."""
@@ -223,6 +222,7 @@ class MixSource:
 
     def _open(
         self, own: SourceShare, start: Position, part: WorkerSlot, before: core.Scan | None = None
-    ) -> OpenFeed:
-        engine = self.dataset._engines.of_process(part.workers)
-        return self.dataset._feeds.open_share(engine, start.epoch, own, before)
+    ) -> Feed:
+        dataset = self.dataset
+        engine = dataset._engines.of_process(part.workers)
+        return Feed(dataset._context, engine, SourcePlan(dataset._units, start.epoch, own), before)

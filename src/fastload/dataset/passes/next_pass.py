@@ -1,141 +1,112 @@
-"""The next pass, prepared in small steps while a pass is running."""
+"""The next pass, planned in small steps and opened while a pass is running."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from fastload.dataset.passes.feed import Feed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
-    from fastload.dataset.passes.feed import OpenFeed
-    from fastload.dataset.passes.open_feed import FeedFactory
+    from fastload.dataset.passes.feed import FeedContext
+    from fastload.dataset.passes.feed_plan import PassPlan
     from fastload.engine.engine import Engine
     from fastload.plan.position import Position, WorkerSlot
+    from fastload.plan.read_plan import ReadPlan
     from fastload.runtime.native import core
 
-__all__ = ["LookAhead", "NextPass", "PreparedPass"]
+__all__ = ["NextPass", "feed_in_steps"]
+
+
+def feed_in_steps(
+    context: FeedContext, engine: Engine, plan: PassPlan, before: core.Scan
+) -> Iterator[Feed | None]:
+    """Yield None after each short step towards the next pass, then the feed of that pass.
+
+    Args:
+        context: what the feeds of the dataset share.
+        engine: the engine that makes the batches.
+        plan: the batches of the next pass.
+        before: the scan of the running pass.
+    """
+    reads = None
+    if context.report is None:  # else the reads depend on the row groups that fail
+        steps: Generator[None, None, ReadPlan] = plan.reads_in_steps(engine.budget.stripe_rows)
+        reads = yield from steps
+    yield Feed(context, engine, plan, before, reads)
 
 
 class NextPass:
-    """The pass expected after the running pass, planned and opened step by step.
-
-    The consumer of the running pass takes the steps between batches, so each step is short.
-
-    Args:
-        feeds: opens the feeds of the expected pass.
-        engine: the engine that makes the batches.
-        start: the position where the expected pass begins.
-        part: the slot of this worker.
-        before: the scan of the running pass.
-    """
-
-    def __init__(
-        self,
-        feeds: FeedFactory,
-        engine: Engine,
-        start: Position,
-        part: WorkerSlot,
-        before: core.Scan,
-    ) -> None:
-        self.start = start
-        self.part = part
-        self.before = before
-        self._steps = _opened(feeds, engine, start, part, before)
-
-    def step(self) -> OpenFeed | None:
-        """Take the next step; return the feed after the last one."""
-        return next(self._steps)
-
-
-# Not a method: its frame would hold the pass that holds the frame, and with them the scan before,
-# until the garbage collector of Python comes.
-def _opened(
-    feeds: FeedFactory, engine: Engine, start: Position, part: WorkerSlot, before: core.Scan
-) -> Iterator[OpenFeed | None]:
-    """Yield None after each step towards a pass but the last, then the feed."""
-    plan = None
-    if feeds.plans:
-        share = feeds.units.share(start, part)
-        yield None
-        yield from feeds.units.prepare(start, share)
-        plan = feeds.plan_of(engine, start, share, ramp=False)
-        yield None
-    yield feeds.open(engine, start, part, before, plan)
-
-
-class PreparedPass(NamedTuple):
-    """The pass expected after the running pass; the first windows are being read.
-
-    Attributes:
-        feed: the open feed of the expected pass.
-        start: the position where the expected pass begins.
-        part: the slot of this worker.
-    """
-
-    feed: OpenFeed
-    start: Position
-    part: WorkerSlot
-
-
-class LookAhead:
-    """The pass after the running one: planned step by step, then prepared until it begins."""
+    """The pass after the running one: planned step by step, then open until it begins."""
 
     def __init__(self) -> None:
-        self._planned: NextPass | None = None
-        self._prepared: PreparedPass | None = None
+        self._start: tuple[Position, WorkerSlot] | None = None  # None = no pass is planned
+        self._before: core.Scan | None = None  # the running scan, as long as steps are left
+        self._steps: Iterator[Feed | None] = iter(())
+        self._feed: Feed | None = None
 
-    def set(self, prepared: PreparedPass) -> None:
-        """Take a pass that was prepared elsewhere, in place of the pass before."""
+    def set(self, feed: Feed, start: Position, part: WorkerSlot) -> None:
+        """Take a feed that was opened elsewhere, in place of the pass planned so far."""
         self.drop()
-        self._prepared = prepared
+        self._start, self._feed = (start, part), feed
 
-    def take(self, engine: Engine, start: Position, part: WorkerSlot) -> OpenFeed | None:
-        """Return the feed of the prepared pass if that pass begins; otherwise drop it."""
-        prepared, self._prepared, self._planned = self._prepared, None, None
-        if prepared is None:
+    def take(self, engine: Engine, start: Position, part: WorkerSlot) -> Feed | None:
+        """Return the open feed if its pass begins, and forget it; otherwise close it."""
+        planned, feed = self._start, self._feed
+        self._forget()
+        if feed is None:
             return None
-        feed = prepared.feed
-        if engine is not feed.engine or (start, part) != (prepared.start, prepared.part):
+        if engine is not feed.engine or planned != (start, part):
             feed.close()
             return None
         feed.begin()
         return feed
 
-    def step(self, scan: core.Scan, plan: Callable[[core.Scan], NextPass]) -> bool:
+    def step(
+        self,
+        scan: core.Scan,
+        plan: Callable[[], tuple[Position, WorkerSlot, Iterator[Feed | None]]],
+    ) -> bool:
         """Take one step towards the pass whose first windows are read while `scan` ends.
 
         Args:
             scan: the scan of the running pass.
-            plan: returns the next pass, of which no step is taken yet.
+            plan: returns where the next pass begins, and its steps as `feed_in_steps` does.
 
         Returns:
             True if no step is left.
         """
-        planned = self._planned
-        if planned is None or planned.before is not scan:
+        if self._before is not scan:
             self.drop()
-            self._planned = plan(scan)
+            start, part, self._steps = plan()
+            self._start, self._before = (start, part), scan
             return False
-        self._planned = None  # a pass whose step raises is planned anew
-        following = planned.step()
-        if following is None:
-            self._planned = planned
+        self._before = None  # a pass whose step raises is planned anew
+        self._feed = next(self._steps)
+        if self._feed is None:
+            self._before = scan
             return False
-        self._prepared = PreparedPass(following, planned.start, planned.part)
+        self._steps = iter(())  # which hold the scan of the running pass
         return True
 
     def expect(self, start: Callable[[], Position]) -> None:
         """Drop the pass, unless it begins at the position that `start` returns."""
-        ahead = self._prepared or self._planned
-        if ahead is not None and ahead.start != start():
+        planned = self._start
+        if planned is not None and planned[0] != start():
             self.drop()
 
     def drop(self) -> None:
-        """Close the prepared pass, if there is one. Idempotent."""
-        prepared, self._planned, self._prepared = self._prepared, None, None
-        if prepared is not None:
-            prepared.feed.close()
+        """Close the pass, if one is planned. Idempotent."""
+        feed = self._feed
+        self._forget()
+        if feed is not None:
+            feed.close()
 
-    def __reduce__(self) -> tuple[type[LookAhead], tuple[()]]:
-        # A prepared pass belongs to this process.
-        return LookAhead, ()
+    def _forget(self) -> None:
+        self._start = self._before = self._feed = None
+        self._steps = iter(())
+
+    def __reduce__(self) -> tuple[type[NextPass], tuple[()]]:
+        # An open feed belongs to this process.
+        return NextPass, ()

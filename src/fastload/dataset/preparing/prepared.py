@@ -102,6 +102,10 @@ class PreparedRows:
         """Seconds that the consumer of prepared rows has waited for steps."""
         return self._left.seconds
 
+    def close(self) -> None:
+        """End the threads of the steps that run on prepared rows. Idempotent."""
+        self._left.close()
+
     @property
     def usable(self) -> bool:
         """True unless this process has found that it can't use prepared rows."""

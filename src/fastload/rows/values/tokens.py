@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -49,20 +49,18 @@ if TYPE_CHECKING:
     from fastload.source.stores.io import IO
 
 __all__ = [
-    "MOST_NAME",
     "batches_of_row",
     "lengths_of",
     "long_documents",
     "options_by_tokens",
     "rows_of_batch",
-    "spec_of",
     "text_of",
     "text_of_batches",
     "token_units",
 ]
 
 # The most characters of a column's name in a state, but for what says that it is cut.
-MOST_NAME = 200
+_MOST_NAME = 200
 # The version of the way lengths are found. Entries of another version are ignored.
 _VERSION = "2"
 
@@ -72,24 +70,6 @@ def text_of(spec: Pack | TokenBudget) -> str:
     if isinstance(spec, TokenBudget):
         return f"{spec.column}, {spec.tokens}, padded={spec.padded}, max_rows={spec.max_rows}"
     return f"{spec.output}, {spec.length}, fit={spec.fit}, long={spec.long}"
-
-
-def spec_of(text: str) -> Pack | TokenBudget:
-    """Return a spec of which `text_of` returns a text: `along`, `pad` and such have their defaults.
-
-    Raises:
-        ValueError: the text is none of a spec.
-    """
-    try:
-        output, number, *named = text.rsplit(", ", 3)
-        given: dict[str, Any] = dict(part.split("=") for part in named)
-        if "fit" in given:
-            return Pack(output, int(number), **given)
-        padded, most = given["padded"] == "True", given["max_rows"]
-        max_rows = None if most == "None" else int(most)
-        return TokenBudget(output, int(number), padded=padded, max_rows=max_rows, long="alone")
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"Expected the text of a Pack or TokenBudget, got {text!r}") from error
 
 
 def options_by_tokens(
@@ -106,8 +86,8 @@ def options_by_tokens(
         ColumnNotFoundError, SchemaError: as for `lists_of`.
     """
     name = _counted(spec, projection).name
-    if len(name) > MOST_NAME:
-        name = f"{name[:MOST_NAME]}... #{digest(name)}"
+    if len(name) > _MOST_NAME:
+        name = f"{name[:_MOST_NAME]}... #{digest(name)}"
     # One stream of documents in order is the same in windows of any size.
     in_windows = isinstance(spec, TokenBudget) or spec.fit == "best"
     return replace(options, tokens_of=name, forms_in_windows=in_windows)

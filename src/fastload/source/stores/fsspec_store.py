@@ -92,7 +92,7 @@ async def open_protocol(
             if protocol in S3:
                 raise MissingPackageError(
                     f"Expected the package s3fs to list {protocol}://, found none: "
-                    'run `pip install "fastload[s3]"`'
+                    "run `pip install s3fs`"
                 ) from error
             raise MissingPackageError(
                 f"Expected a filesystem for {protocol}://, got none: {error}"

@@ -44,9 +44,9 @@ class IO:
             s3://, az://, hf:// and http(s):// without the GIL. "fsspec" is gcsfs and all other
             filesystems of fsspec. "auto" chooses the better client that can read the store. In
             the process that makes the dataset, fsspec reads listings and footers, because obstore
-            does not survive a fork: s3:// needs `pip install "fastload[s3]"`, unless
-            `multiprocessing` starts processes by another method than fork. For az:// without
-            adlfs, obstore reads listings and footers in a separate process.
+            does not survive a fork: s3:// needs the package s3fs, unless `multiprocessing`
+            starts processes by a method other than fork. For az:// without adlfs, obstore reads
+            listings and footers in a separate process.
 
     Raises:
         TypeError: an argument has a wrong type.

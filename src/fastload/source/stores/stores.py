@@ -30,6 +30,7 @@ from fastload.source.stores.client import StoreClient
 from fastload.source.stores.fsspec_urls import is_known, options_in_chain, split_url
 from fastload.source.stores.hub.hub_paths import HUB
 from fastload.source.stores.hub.hub_store import HubMemory, HubStore
+from fastload.source.stores.io import IO
 from fastload.source.stores.obstore_options import (
     AZURE,
     GCS,
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
 
     from fastload.runtime.disk.cache import Cache
     from fastload.source.files import PathLike, SourceFile
-    from fastload.source.stores.io import IO
     from fastload.source.stores.store import Store
 
 __all__ = ["Stores"]
@@ -82,7 +82,7 @@ class Stores:
         cache: cache for the byte ranges that are read; None = nothing is kept.
 
     Raises:
-        TypeError: `filesystem` is not a filesystem, or `options` is not a dict.
+        TypeError: `filesystem` is not a filesystem, `options` is not a dict, or `io` no IO.
         ValueError: options or the native transport are combined with a filesystem.
     """
 
@@ -93,6 +93,8 @@ class Stores:
         io: IO,
         cache: Cache | None = None,
     ) -> None:
+        if not isinstance(io, IO):
+            raise TypeError(f"Expected io as fastload.IO, got {io!r}")
         if options is not None and not isinstance(options, dict):
             raise TypeError(f"Expected storage_options as a dict, got {type(options).__name__}")
         if filesystem is not None:

@@ -61,7 +61,7 @@ class Delta:
     """A version of a Delta table, as the source of a dataset.
 
     The dataset has the rows that this version of the table has. deltalake reads the table's log
-    (`pip install fastload[delta]`), fastload reads the files.
+    (`pip install deltalake`), fastload reads the files.
 
     Example:
         ds = FastParquetDataset(Delta("sales", version=0), columns=["price"])
@@ -169,9 +169,7 @@ def _opened(uri: str, version: int | None, options: dict[str, str] | None) -> An
         import deltalake
         from deltalake.exceptions import DeltaError, TableNotFoundError
     except ImportError:
-        raise ImportError(
-            "Delta needs the package deltalake: pip install 'fastload[delta]'"
-        ) from None
+        raise ImportError("Delta needs the package deltalake: pip install deltalake") from None
     try:
         return deltalake.DeltaTable(uri, version=version, storage_options=options)
     except TableNotFoundError as error:

@@ -62,7 +62,7 @@ class Iceberg:
     """A snapshot of an Iceberg table, as the source of a dataset.
 
     The dataset has the rows that this snapshot of the table has. pyiceberg reads the table's
-    metadata (`pip install fastload[iceberg]`), fastload reads the files.
+    metadata (`pip install pyiceberg`), fastload reads the files.
 
     Example:
         catalog = {"uri": "sqlite:///catalog.db"}
@@ -110,7 +110,7 @@ class Iceberg:
             import pyiceberg.exceptions as errors
         except ImportError:
             raise ImportError(
-                "Iceberg needs the package pyiceberg: pip install 'fastload[iceberg]'"
+                "Iceberg needs the package pyiceberg: pip install pyiceberg"
             ) from None
         missing = (
             errors.NoSuchTableError,

@@ -4,7 +4,7 @@ sample, survey   the rows to read: a click-log sample, or the user's files, with
 peers            the contenders, a file for each library
 check            the rows that a contender gives, compared with the rows that pyarrow reads
 child            each measurement in a process of its own
-roof, roofline   the limit of the machine; the limit of each stage
+roof             the limit of the machine
 profile          fastload in a loop with simulated steps
 machine          its cores and versions; what such a process and other processes use
 session          the order of the measurements; medians

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from fastload.errors import FastloadError
+from fastload.runtime.cores import available_cores
 from fastload.tools.bench import machine
 from fastload.tools.bench.check import fingerprint
 from fastload.tools.bench.peers import PEERS, REFERENCE, Peer, Work
@@ -42,8 +43,8 @@ class Job:
 
     Attributes:
         action: "check" fingerprints one epoch, "time" measures epochs, "roof" asks the core for
-            the roof, "roofline" measures the roof of each stage, "profile" watches fastload.
-        peer: name of a Peer; ignored by "roof", "roofline" and "profile".
+            the roof, "profile" watches fastload.
+        peer: name of a Peer; ignored by "roof" and "profile".
         work: the rows to read, and how.
         epochs: number of epochs to time; None = as many as begin within `patience_s`.
         limit_s: limit of the epoch of a check, in seconds; None = no limit.
@@ -55,7 +56,7 @@ class Job:
         trace: path of the trace that "profile" writes; "" = no trace.
     """
 
-    action: Literal["check", "time", "roof", "roofline", "profile"]
+    action: Literal["check", "time", "roof", "profile"]
     peer: str
     work: Work
     epochs: int | None = None
@@ -220,16 +221,11 @@ def _check(job: Job, work: Work) -> dict[str, Any]:
 def run(job: Job) -> dict[str, Any]:
     """Do a Job and return the result as plain JSON values."""
     if job.action == "roof":
-        from fastload.runtime.cores import available_cores
         from fastload.tools.bench.roof import Roof
 
         roof = Roof.of(list(job.work.files), list(job.work.columns))
         threads = job.work.threads or available_cores()
         return {"seconds": roof.measure(threads, kept_limit_bytes=job.kept_limit_bytes)}
-    if job.action == "roofline":
-        from fastload.tools.bench.roofline import measure as roofline
-
-        return asdict(roofline(job.work))
     if job.action == "profile":
         from fastload.tools.bench.profile import profile
 
@@ -245,10 +241,10 @@ def main() -> None:
     # Libraries may print: their output goes to standard error, only the result to standard output.
     out = os.dup(1)
     os.dup2(2, 1)
-    if job.work.threads:
-        import torch
+    import torch
 
-        torch.set_num_threads(job.work.threads)
+    # The same for all contenders, whatever $OMP_NUM_THREADS says.
+    torch.set_num_threads(job.work.threads or available_cores())
     result = json.dumps(run(job))
     with os.fdopen(out, "w") as stream:
         stream.write(result)

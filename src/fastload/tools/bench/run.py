@@ -22,11 +22,10 @@ from fastload.tools.bench.report.page import page
 from fastload.tools.bench.report.picture import svg
 from fastload.tools.bench.report.record import to_json
 from fastload.tools.bench.report.text import report
-from fastload.tools.bench.roofline import StageRoofs
 from fastload.tools.bench.sample import sample
 from fastload.tools.bench.session import REPEATS, Findings, Plan, measure
 from fastload.tools.bench.survey import copies_of, survey, with_copies
-from fastload.tools.terminal import print_lines, rendered
+from fastload.tools.terminal import complain, print_lines, rendered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -98,7 +97,7 @@ def run(options: Options) -> int:
         Path(options.svg).write_text(svg(record), encoding="utf-8")
     if findings.interrupted:
         if not findings.results:
-            print("fastload-bench: interrupted before the first result", file=sys.stderr)
+            complain("fastload-bench", "interrupted before the first result")
         return _INTERRUPTED + (signals[0] if signals else signal.SIGINT)
     timed = [result for result in findings.results if result.peer.family == "fastload"]
     if not printed:
@@ -154,6 +153,7 @@ def compare(options: Options) -> Findings:
             options.epochs,
             repeats=options.repeats or REPEATS,
             limit_s=options.limit_s,
+            roof=options.roofline,
         )
         if options.repeats is None and options.epochs is None:
             plan = replace(plan, budget_s=_BUDGET_S, patience_s=_PATIENCE_S)
@@ -171,14 +171,11 @@ def compare(options: Options) -> Findings:
 
 
 def look_closer(
-    findings: Findings, options: Options, work: Work, progress: Callable[[str], None]
+    findings: Findings, options: Options, work: Work, progress: Callable[[str, int], None]
 ) -> None:
-    """Measure fastload alone: the roofline and the profile that the options ask for."""
-    if options.roofline:
-        progress("the roof of each stage")
-        findings.roofline = StageRoofs(**launch(Job("roofline", "", work)))
+    """Measure fastload alone: the profile that the options ask for."""
     if options.step_ms is not None or options.trace:
-        progress("fastload in a training loop")
+        progress("fastload in a training loop", 0)
         step_s = (options.step_ms or 0.0) / 1e3
         trace = options.trace or ""
         job = Job("profile", "", work, options.epochs, step_s=step_s, trace=trace)

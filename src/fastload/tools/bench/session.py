@@ -16,13 +16,17 @@ from fastload.tools.bench.peers import REFERENCE, Peer, Work
 if TYPE_CHECKING:
     from fastload.tools.bench.profile import Profile
     from fastload.tools.bench.progress import ShownProgress
-    from fastload.tools.bench.roofline import StageRoofs
     from fastload.tools.bench.survey import Survey
 
 # A contender whose epoch takes longer is not timed again: its rank among the others is clear.
 _SLOW_S = 10.0
 # Processes per contender and mode.
 REPEATS = 3
+# Rows are checked in this part of the copies of small files, for as long as its epoch may take.
+_CHECKED = 8
+_LEAST_LIMIT_S = 10.0
+# A process begins further epochs for at least this long, however short the time is.
+_LEAST_PATIENCE_S = 0.2
 
 Mode: TypeAlias = Literal["in_order", "shuffled"]
 
@@ -42,7 +46,8 @@ class Plan:
         limit_s: seconds of an epoch after which a contender is cut off.
         budget_s: seconds within which another repeat has to end; None = no limit. The first
             repeat always takes place.
-        patience_s: seconds of a process within which another epoch is begun.
+        patience_s: seconds of a process within which another epoch is begun, at most.
+        roof: True to measure the roof.
     """
 
     survey: Survey
@@ -54,6 +59,7 @@ class Plan:
     limit_s: float = 20.0
     budget_s: float | None = None
     patience_s: float = PATIENCE_S
+    roof: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +80,7 @@ class Result:
         spread: half of the distance between the quartiles of the epochs, as a share of epoch_s.
         busy_cores: mean number of cores at work in epochs after the first.
         kept_bytes: bytes of decompressed pages that stayed in memory from one epoch to the next.
+        first_epoch_s: seconds of the first epoch, from before the dataset is made.
     """
 
     peer: Peer
@@ -89,6 +96,7 @@ class Result:
     spread: float = 0.0
     busy_cores: float = 0.0
     kept_bytes: int = 0
+    first_epoch_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -98,11 +106,10 @@ class Findings:
     Attributes:
         plan: the measurements to make.
         command: the arguments of the command line.
-        roof_s: seconds of the roof, a median; None if the roof could not be measured.
+        roof_s: seconds of the roof, a median; None if not asked for, or not measured.
         results: medians of each contender in each mode.
         left_out: (name, mode or "", reason) of contenders that were not timed.
         cut_off: rows per second of contenders that were too slow; their rows are unchecked.
-        roofline: roof of each stage, or None if not asked for.
         profile: profile of fastload, or None if not asked for.
         versions: name -> version of the installed contenders.
         other_cores: cores that other processes used meanwhile; None if unknown.
@@ -117,7 +124,6 @@ class Findings:
     results: list[Result] = field(default_factory=list)
     left_out: list[tuple[str, str, str]] = field(default_factory=list)
     cut_off: dict[tuple[str, Mode], float] = field(default_factory=dict)
-    roofline: StageRoofs | None = None
     profile: Profile | None = None
     versions: dict[str, str] = field(default_factory=dict)
     other_cores: float | None = None
@@ -159,56 +165,60 @@ class _Session:
         self._progress = progress
         self._run = run
         self._start = time.monotonic()
-        self._steps = 0
+        # Seconds of a process that reads few rows, which is mostly its imports.
+        self._process_s = 0.0
         self._right: list[tuple[Mode, Peer]] = []
         self._slow: list[tuple[Mode, Peer]] = []
         self._timings: dict[tuple[str, Mode], list[Timing]] = {}
         self._roofs: list[float] = []
         self._kept_roofs: dict[Mode, list[float]] = {}
         self._roof_fault = ""
-        if plan.survey.remote:
-            self._roof_fault = "the roof is measured on local files only"
+        self._measures_roof = plan.roof and not plan.survey.remote
 
     def check(self) -> None:
         """Find the contenders that give the rows of the reference; note why others are left out."""
         plan = self._plan
         present = self._present()
-        # With a budget, the first repeat shows how many more there will be.
-        repeats = 1 if plan.budget_s is not None else plan.repeats
-        self._progress.expect(1 + len(present) + repeats * len(present) * len(plan.modes))
-        self._step("reading the rows with pyarrow")
-        reference = self._run(Job("check", REFERENCE.name, plan.work))["in_order"]
+        timings = plan.repeats * len(plan.modes)
+        self._progress("reading the rows with pyarrow", len(present) * (1 + timings))
+        work, part = self._checked_work()
+        begun = time.monotonic()
+        reference = self._run(Job("check", REFERENCE.name, work))["in_order"]
         if "error" in reference:
             raise JobError(reference["error"])
+        self._process_s = time.monotonic() - begun
+        self._foresee(len(present))
         expected = Fingerprint(**reference)
-        right = []
-        for peer in present:
-            self._step(f"checking {peer.name}")
-            job = Job("check", peer.name, plan.work, limit_s=plan.limit_s, modes=plan.modes)
+        limit_s = max(plan.limit_s * part, min(plan.limit_s, _LEAST_LIMIT_S))
+        right: list[tuple[Mode, Peer]] = []
+        for number, peer in enumerate(present, 1):
+            unchecked = len(present) - number
+            left = unchecked + plan.repeats * (len(right) + (1 + unchecked) * len(plan.modes))
+            self._progress(f"checking {peer.name}", left)
+            job = Job("check", peer.name, work, limit_s=limit_s, modes=plan.modes)
             try:
                 checked = self._run(job)
             except JobError as error:
                 checked = {mode: {"error": str(error)} for mode in plan.modes}
             for mode in plan.modes:
-                reason = self._fault(peer, mode, checked[mode], expected)
+                reason = self._fault(peer, mode, checked[mode], expected, part)
                 if reason:
                     self.findings.left_out.append((peer.name, mode, reason))
                 else:
                     right.append((mode, peer))
         self._right = [pair for mode in plan.modes for pair in right if pair[0] == mode]
-        self._progress.expect(self._steps + repeats * len(self._right))
 
     def time(self) -> None:
         """Time the contenders in turns, as often as planned or as there is time for."""
         for repeat in range(self._plan.repeats):
             begun = time.monotonic()
             self._add_roof(self._roofs, 0)
-            for mode, peer in list(self._right):
-                self._step(f"measuring {peer.name}, {mode.replace('_', ' ')}")
-                self._time(mode, peer)
-            left = self._repeats_left(repeat + 1, time.monotonic() - begun)
-            self._progress.expect(self._steps + left * len(self._right))
-            if not left:
+            turns, later = list(self._right), self._plan.repeats - repeat - 1
+            for turn, (mode, peer) in enumerate(turns, 1):
+                left = len(turns) - turn + later * len(self._right)
+                self._progress(f"measuring {peer.name}, {mode.replace('_', ' ')}", left)
+                self._time(mode, peer, len(turns) - turn + 1)
+            if not self._repeats_left(repeat + 1, time.monotonic() - begun):
                 return
 
     def sum_up(self) -> None:
@@ -227,6 +237,24 @@ class _Session:
             if (peer.name, mode) in self._timings
         ]
 
+    def _checked_work(self) -> tuple[Work, float]:
+        """Return the work to check contenders with, and its share of the rows."""
+        work, survey = self._plan.work, self._plan.survey
+        if survey.copies == 1:
+            return work, 1.0
+        copies = -(-survey.copies // _CHECKED)
+        files = survey.files[: copies * len(survey.originals)]
+        return replace(work, files=files), copies / survey.copies
+
+    def _foresee(self, peers: int) -> None:
+        """Tell the progress how long all will take, once the first process has ended."""
+        plan = self._plan
+        repeats = 1 if plan.budget_s is not None else plan.repeats
+        timings = repeats * peers * len(plan.modes)
+        processes = 1 + peers + timings
+        least_s = _LEAST_PATIENCE_S if plan.budget_s is not None else plan.patience_s
+        self._progress.takes(processes * self._process_s + timings * least_s, plan.budget_s)
+
     def _present(self) -> list[Peer]:
         """Return the contenders that can run here; note their versions, or why they can't."""
         present: list[Peer] = []
@@ -242,15 +270,18 @@ class _Session:
                 present.append(peer)
         return present
 
-    def _fault(self, peer: Peer, mode: Mode, checked: dict[str, Any], expected: Fingerprint) -> str:
+    def _fault(
+        self, peer: Peer, mode: Mode, checked: dict[str, Any], expected: Fingerprint, part: float
+    ) -> str:
         """Return why a contender is not timed in a mode; "" if its rows are right."""
         if "error" in checked:
             return str(checked["error"])
         if "cut_s" in checked:
             rows, seconds = int(checked["cut_rows"]), float(checked["cut_s"])
+            all_rows = round(self._plan.survey.rows * part)
             self.findings.cut_off[peer.name, mode] = rows / seconds
             return (
-                f"cut off after {seconds:.0f} s and {rows:,} of {self._plan.survey.rows:,} rows, "
+                f"cut off after {seconds:.0f} s and {rows:,} of {all_rows:,} rows, "
                 f"{rows / seconds:,.0f} rows a second"
             )
         # DataLoader takes batches of its workers in turn, which is not the stored order.
@@ -261,7 +292,7 @@ class _Session:
 
     def _add_roof(self, roofs: list[float], kept_limit_bytes: int) -> None:
         """Measure the roof over pages of which so many bytes lie decompressed in memory."""
-        if self._roof_fault:
+        if self._roof_fault or not self._measures_roof:
             return
         job = Job("roof", "", self._plan.work, kept_limit_bytes=kept_limit_bytes)
         try:
@@ -269,10 +300,14 @@ class _Session:
         except JobError as error:
             self._roof_fault = str(error)
 
-    def _time(self, mode: Mode, peer: Peer) -> None:
-        plan = self._plan
+    def _time(self, mode: Mode, peer: Peer, left: int) -> None:
+        """Time a contender in a mode; `left` timings of this repeat are left, with this one."""
+        plan, patience_s = self._plan, self._plan.patience_s
+        if plan.budget_s is not None:
+            left_s = plan.budget_s - (time.monotonic() - self._start)
+            patience_s = min(patience_s, max(_LEAST_PATIENCE_S, left_s / left - self._process_s))
         work = replace(plan.work, shuffle=mode == "shuffled")
-        job = Job("time", peer.name, work, plan.epochs, patience_s=plan.patience_s)
+        job = Job("time", peer.name, work, plan.epochs, patience_s=patience_s)
         try:
             timing = Timing(**self._run(job))
         except JobError as error:
@@ -293,10 +328,6 @@ class _Session:
             return left
         left_s = self._plan.budget_s - (time.monotonic() - self._start)
         return max(0, min(left, int(left_s / max(repeat_s, 1e-3))))
-
-    def _step(self, what: str) -> None:
-        self._steps += 1
-        self._progress(what)
 
 
 def _median(peer: Peer, version: str, mode: Mode, timings: list[Timing]) -> Result:
@@ -320,4 +351,5 @@ def _median(peer: Peer, version: str, mode: Mode, timings: list[Timing]) -> Resu
         # cores than there are.
         busy_cores=min(sum(t.cpu_s for t in timings) / sum(epochs), available_cores()),
         kept_bytes=int(statistics.median(t.kept_bytes for t in timings)),
+        first_epoch_s=statistics.median(timing.epoch_s[0] for timing in timings),
     )

@@ -89,7 +89,7 @@ def survey(files: Sequence[str], columns: Sequence[str] | None = None) -> Survey
     Args:
         files: paths, or URLs of a store.
         columns: names of the columns. None = all columns that the contenders can read: numbers
-            and bools, with nulls in floats only. `Survey.left_out` names the other columns.
+            and bools, whose nulls all of them fill with 0. `Survey.left_out` names the others.
 
     Raises:
         ColumnNotFoundError: a column does not exist.
@@ -107,7 +107,7 @@ def survey(files: Sequence[str], columns: Sequence[str] | None = None) -> Survey
             )
     left_out = {}
     for name in wanted:
-        reason = _unfit(schema.field(name), footers)
+        reason = _unfit(schema.field(name).type)
         if reason:
             left_out[name] = reason
     if columns is not None and left_out:
@@ -184,17 +184,7 @@ def _chunks(footer: pq.FileMetaData) -> Iterator[pq.ColumnChunkMetaData]:
         yield from (group.column(j) for j in range(group.num_columns))
 
 
-def _unfit(field: pa.Field, footers: Sequence[pq.ParquetFile]) -> str:
-    """Return why some contender has no tensor for the column; "" if every contender has one."""
-    kind = field.type
-    if pa.types.is_floating(kind):
-        return ""
-    if not (pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
-        return f"of type {kind}"
-    if field.nullable:
-        for footer in footers:
-            for chunk in _chunks(footer.metadata):
-                counts = chunk.statistics
-                if chunk.path_in_schema == field.name and (counts is None or counts.null_count):
-                    return "may hold nulls, for which integers have no value"
-    return ""
+def _unfit(kind: pa.DataType) -> str:
+    """Return why contenders have no tensor for a column of this type; "" if they have one."""
+    fit = pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)
+    return "" if fit else f"of type {kind}"

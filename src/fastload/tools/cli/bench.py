@@ -15,7 +15,7 @@ from fastload.tools.bench.peers import DEFAULT, FAMILIES
 from fastload.tools.bench.run import Options, check_path, run
 from fastload.tools.bench.sample import ROW_GROUP_ROWS, ROW_GROUPS, make, schema
 from fastload.tools.cli.arguments import names_of, positive
-from fastload.tools.terminal import open_streams, print_lines
+from fastload.tools.terminal import complain, open_streams, print_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None, prog: str = "fastload-bench") -
         options = Options(**given, command=tuple(arguments))
         return run(options)
     except (FastloadError, JobError, ValueError, OSError) as error:
-        print(f"fastload-bench: {error}", file=sys.stderr)
+        complain("fastload-bench", error)
         return 2
 
 
@@ -126,7 +126,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     add(
         "--roofline",
         action="store_true",
-        help="also measure how fast these files can be read, decompressed and copied at all",
+        help="also measure the roof: how fast these files can be read, decompressed and copied",
     )
     add(
         "--step-ms",

@@ -16,7 +16,7 @@ from fastload.schema.projection import Nulls
 from fastload.tools.cli import cache_report
 from fastload.tools.cli.arguments import conditions_of, names_of, positive
 from fastload.tools.cli.warm_jobs import Description, warm_jobs
-from fastload.tools.terminal import open_streams, print_lines, rendered
+from fastload.tools.terminal import complain, open_streams, print_lines, rendered
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,18 +41,20 @@ def main(arguments: Sequence[str] | None = None, prog: str = "fastload-cache") -
     # The modules of --preprocess may lie in the working directory; spawned processes inherit it.
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
+    if getattr(options, "directory", None) is not None:
+        options.cache_dir = options.directory
     try:
         if options.cache_dir is None:
             raise ValueError(f"Expected --cache-dir or ${_DIRECTORY}, got neither")
         result, code = options.run(options)
     except (FastloadError, OSError, ImportError) as error:
-        print(f"fastload-cache: {error}", file=sys.stderr)
+        complain("fastload-cache", error)
         return 2
     except Exception as error:  # noqa: BLE001 - a step of --preprocess may raise any exception
-        print(f"fastload-cache: {_described(error)}", file=sys.stderr)
+        complain("fastload-cache", _described(error))
         return 2
     except KeyboardInterrupt:
-        print("fastload-cache: interrupted; run the command again to continue", file=sys.stderr)
+        complain("fastload-cache", "interrupted; run the command again to continue")
         return 130
     lines = [json.dumps(result)] if options.json else rendered(cache_report.parts_of(result))
     return int(code) if print_lines("fastload-cache", lines) else 2
@@ -185,19 +187,22 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     add("--batch-size", type=positive, default=4096, metavar="B", help=rows)
     add("--max-bytes", metavar="X", help="limit on disk, such as 100GB [default: the disk]")
 
-    commands.add_parser("ls", parents=[common], help="list the kept files").set_defaults(run=_ls)
+    # `ls DIR` is the same as `ls --cache-dir DIR`.
+    kept = argparse.ArgumentParser(add_help=False, parents=[common])
+    kept.add_argument("directory", nargs="?", metavar="DIR", help="the same as --cache-dir")
+    commands.add_parser("ls", parents=[kept], help="list the kept files").set_defaults(run=_ls)
     verify = commands.add_parser(
         "verify",
-        parents=[common, shown],
+        parents=[kept, shown],
         help="compare entries with their checksums; the exit status is 1 on damage",
     )
     verify.set_defaults(run=_verify)
     prune = commands.add_parser(
-        "prune", parents=[common], help="remove the least recently used entries"
+        "prune", parents=[kept], help="remove the least recently used entries"
     )
     prune.add_argument("--max-bytes", required=True, metavar="X", help="size to keep at most")
     prune.set_defaults(run=_prune)
-    clear = commands.add_parser("clear", parents=[common], help="remove all entries")
+    clear = commands.add_parser("clear", parents=[kept], help="remove all entries")
     clear.add_argument("--yes", action="store_true", help="ask no question on a terminal")
     clear.set_defaults(run=_clear)
     return parser

@@ -22,7 +22,7 @@ from fastload.runtime.disk.private_directory import open_directory
 from fastload.runtime.native import core
 from fastload.runtime.progress import showing
 from fastload.runtime.units import ago, counted, size_of
-from fastload.tools.terminal import table
+from fastload.tools.terminal import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -92,7 +92,7 @@ def parts_of(result: dict[str, Any]) -> Iterator[RenderableType]:
         yield f"checked {checked}, {size_of(result['bytes'])}; {damaged} damaged"
     elif "removed" in result:
         removed = counted(result["removed"], "entry")
-        yield f"removed {removed}; {size_of(result['bytes'])} left"
+        yield f"removed {removed}; {size_of(result['bytes'])} on disk left"
         limit, stay = result.get("limit"), result.get("entries")
         if limit is not None and result["removed"] and not stay:
             yield f"no entry fits in {size_of(limit)}"
@@ -117,11 +117,11 @@ def _listed(result: dict[str, Any]) -> Iterator[RenderableType]:
         for file in result["files"]
     ]
     if rows:
-        yield table(["file", "tier", "entries", "size", "last used"], rows, numbers=(2, 3))
-    entries = sum(file["entries"] for file in result["files"])
-    # Directories and descriptions take space, too.
-    total = f"{size_of(result['bytes'])} on disk"
-    yield f"{counted(entries, 'entry')}, {total}, in {result['directory']}"
+        yield Table(["file", "tier", "entries", "size", "last used"], rows, numbers=(2, 3))
+    entries = counted(sum(file["entries"] for file in result["files"]), "entry")
+    own = size_of(sum(file["bytes"] for file in result["files"]))
+    total = f"{size_of(result['bytes'])} on disk with directories and descriptions"
+    yield f"{entries} of {own}, {total}, in {result['directory']}"
 
 
 def _existing(cache: Cache) -> list[Path]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from fastload.runtime.version import __version__
 from fastload.tools.installation import installation
 from fastload.tools.self_test import faults
-from fastload.tools.terminal import open_streams, print_lines, rendered, table
+from fastload.tools.terminal import Table, open_streams, print_lines, rendered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -64,5 +64,5 @@ def _parts(found: Mapping[str, Mapping[str, str]]) -> Iterator[RenderableType]:
         if number:
             yield ""
         # No user's name in what is pasted into an issue.
-        rows = [(name.ljust(width), value.replace(home, "~")) for name, value in entries.items()]
-        yield table([title, ""], rows, folding=(1,))
+        rows = [(name, value.replace(home, "~")) for name, value in entries.items()]
+        yield Table([title.ljust(width), ""], rows, notes=(1,))

@@ -7,15 +7,16 @@ import sys
 from typing import TYPE_CHECKING
 
 from fastload.runtime.version import __version__
+from fastload.tools.terminal import complain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _COMMANDS = {
-    "inspect": "how files are stored, what their columns become, and the program to read them",
+    "inspect": "how files are stored, and the program that reads them",
     "bench": "how fast fastload and others read files into tensors here",
-    "cache": "fill a cache with the rows of a dataset, and maintain the cache",
-    "doctor": "versions, cores, memory, stores and caches, for a report of a problem",
+    "cache": "fill a cache with the rows of a dataset, and maintain it",
+    "doctor": "whether all works here, and versions for a report of a problem",
 }
 _HELP = """\
 usage: fastload COMMAND ...
@@ -52,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if name in ("-h", "--help"):
         print(_HELP.format(commands=listed), end="")
         return 0
-    print(f"fastload: Expected one of {', '.join(_COMMANDS)}, got {name}", file=sys.stderr)
+    complain("fastload", f"Expected one of {', '.join(_COMMANDS)}, got {name}")
     return 2
 
 

@@ -159,7 +159,7 @@ def _cluster(address: str | None) -> Iterator[Any]:
         import ray
     except ModuleNotFoundError:
         raise ModuleNotFoundError(
-            "Expected Ray for --engine ray, got none: pip install 'fastload[ray]'", name="ray"
+            "Expected Ray for --engine ray, got none: pip install ray", name="ray"
         ) from None
     if ray.is_initialized():
         yield ray

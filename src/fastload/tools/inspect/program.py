@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from fastload.tools.inspect.code_lines import comment_lines, entry_lines, list_lines, text_lines
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -34,29 +36,24 @@ def program(layout: DatasetLayout, source: str, columns: list[str] | None = None
     """
     if not layout.fields:
         return None
-    lines, specs = [], {"FastParquetDataset"}
+    lines, specs = list(text_lines("    ", source, ",")), {"FastParquetDataset"}
     empty = [] if columns is not None else _without_values(layout)
-    special = list(_special(layout, empty))
+    special = {json.dumps(name): spec for name, *spec in _special(layout, empty)}
+    specs |= {spec.partition("(")[0] for spec, _ in special.values()}
     if columns is not None:
-        chosen = {line.partition(":")[0]: line for line, _ in special}
-        plain = [name for name in layout.fields if json.dumps(name) not in chosen]
-        special = [(f"{json.dumps(n)}: {json.dumps(n)},", "") for n in plain] + special
+        plain = [quoted for quoted in map(json.dumps, layout.fields) if quoted not in special]
+        special = {**{quoted: [quoted, ""] for quoted in plain}, **special}
     elif special:
-        special.insert(0, ('"*": ...,', "all other columns as they are"))
+        special = {'"*"': ["...", "all other columns as they are"], **special}
     if special:
         lines += ["    columns={"]
-        for line, comment in special:
-            lines.append(f"        {line}{f'  # {comment}' if comment else ''}")
-            specs |= {
-                name for name in ("Column", "Fixed") if line.partition(": ")[2].startswith(name)
-            }
-            if "(Column(" in line:
-                specs.add("Column")
+        for quoted, (spec, comment) in special.items():
+            lines += entry_lines(" " * 8, quoted, spec, comment)
         lines += ["    },"]
     if columns is None and (layout.refused or empty):
         left_out = dict.fromkeys([*layout.refused, *empty])
         comment = "  # without values" if empty else ""
-        lines.append(f"    exclude={json.dumps(list(left_out))},{comment}")
+        lines += list_lines("    exclude=", list(left_out), f",{comment}")
     if _has_other_nulls(layout):
         lines.append('    nulls="zero",  # null lists become empty, and null elements 0')
     lines += [f"    batch_size={_batch_rows(layout)},", "    shuffle=True,"]
@@ -66,7 +63,6 @@ def program(layout: DatasetLayout, source: str, columns: list[str] | None = None
             f"from fastload import {names}",
             "",
             "dataset = FastParquetDataset(",
-            f"    {json.dumps(source)},",
             *lines,
             ")",
             *_hints(layout),
@@ -83,8 +79,8 @@ def _without_values(layout: DatasetLayout) -> list[str]:
     return empty if len(empty) < len(layout.fields) else []
 
 
-def _special(layout: DatasetLayout, empty: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield a line of the mapping and a comment for each column that needs a spec."""
+def _special(layout: DatasetLayout, empty: list[str]) -> Iterator[tuple[str, str, str]]:
+    """Yield the name, the spec and a comment for each column that needs a spec."""
     by_name = {column.name: column for column in layout.columns}
     for name, field in layout.fields.items():
         if name in empty:
@@ -93,7 +89,7 @@ def _special(layout: DatasetLayout, empty: list[str]) -> Iterator[tuple[str, str
         quoted = json.dumps(name)
         size = _fixed_size(layout, name, field)
         if size:
-            yield f"{quoted}: Fixed({quoted}, {size}),", f"all lists have {size:,} elements"
+            yield name, f"Fixed({quoted}, {size})", f"all lists have {size:,} elements"
             continue
         if field.depth or field.shape:
             continue
@@ -108,7 +104,7 @@ def _special(layout: DatasetLayout, empty: list[str]) -> Iterator[tuple[str, str
             count = f"{column.nulls:,} nulls" if column.nulls else "the footer counts no nulls"
             comments.append(count)
         if options:
-            yield f"{quoted}: Column({quoted}, {', '.join(options)}),", "; ".join(comments)
+            yield name, f"Column({quoted}, {', '.join(options)})", "; ".join(comments)
 
 
 def _fixed_size(layout: DatasetLayout, name: str, field: Field) -> int:
@@ -126,14 +122,23 @@ def _fixed_size(layout: DatasetLayout, name: str, field: Field) -> int:
 
 
 def _hints(layout: DatasetLayout) -> Iterator[str]:
+    """Yield comments on lists of varying lengths, once for all columns of the same lengths."""
+    alike: dict[tuple[int, int], list[str]] = {}
     for name, field in layout.fields.items():
         lengths = layout.lengths.get(name)
         if lengths and field.depth == 1 and not field.kind and lengths.least != lengths.most:
-            quoted = json.dumps(name)
-            yield f"# {name}: lists of {lengths.least:,} to {lengths.most:,} elements."
-            if not field.dtype.is_floating_point and not field.shape:
-                yield f"# Tokens: pass pack=Pack({quoted}, length) to pack them into rows, or"
-            yield f"# Pad({quoted}, {lengths.most}) for a tensor (B, {lengths.most})."
+            alike.setdefault((lengths.least, lengths.most), []).append(name)
+    for (least, most), names in alike.items():
+        quoted = json.dumps(names[0])
+        fields = {name: layout.fields[name] for name in names}
+        more = f" and {len(names) - 1:,} more" if names[1:] else ""
+        text = [f"{names[0]}{more}: lists of {least:,} to {most:,} elements."]
+        tokens = (n for n, f in fields.items() if not f.dtype.is_floating_point and not f.shape)
+        if (token := next(tokens, None)) is not None:
+            text += [f"Tokens: pass pack=Pack({json.dumps(token)}, length) to pack them into rows."]
+        text += [f"Pad({quoted}, {most}) for a tensor (B, {most})."]
+        for sentence in text:
+            yield from comment_lines(sentence)
 
 
 def _has_other_nulls(layout: DatasetLayout) -> bool:

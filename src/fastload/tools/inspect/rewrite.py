@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fastload.source.local_paths import url_of
+from fastload.tools.inspect.code_lines import list_lines, text_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,25 +42,33 @@ class Rewrite:
             columns: paths of all leaf columns of the files.
             hive_keys: names of the columns in directory names.
         """
-        options = [f"compression={json.dumps(self.codec)}", "write_page_index=True"]
+        options = [f"    compression={json.dumps(self.codec)},", "    write_page_index=True,"]
         if self.plain:
             kept = [name for name in columns if name not in self.plain]
-            options.append(f"use_dictionary={json.dumps(kept) if kept else False}")
+            options += list_lines("    use_dictionary=", kept, ",") if kept else []
+            options += [] if kept else ["    use_dictionary=False,"]
         files = _files(source)
-        keys = ', partitioning="hive"' if hive_keys else ""
-        lines = ["import glob", ""] if files.startswith("sorted(") else []
+        lines = ["import glob", ""] if files[0].startswith("sorted(") else []
         lines += [
             "import pyarrow.dataset",
             "",
             "parquet = pyarrow.dataset.ParquetFileFormat()",
+            "options = parquet.make_write_options(",
+            *options,
+            ")",
+            "rows = pyarrow.dataset.dataset(",
+            *(f"    {line}" for line in files),
+            "    format=parquet,",
+            *(['    partitioning="hive",'] if hive_keys else []),
+            ")",
             "pyarrow.dataset.write_dataset(",
-            f"    pyarrow.dataset.dataset({files}, format=parquet{keys}),",
+            "    rows,",
             '    "rewritten",',
             "    format=parquet,",
-            f"    file_options=parquet.make_write_options({', '.join(options)}),",
+            "    file_options=options,",
         ]
         if hive_keys:
-            lines.append(f"    partitioning={json.dumps(list(hive_keys))},")
+            lines += list_lines("    partitioning=", hive_keys, ",")
             lines.append('    partitioning_flavor="hive",')
         lines += [
             f"    min_rows_per_group={self.group_rows},",
@@ -71,13 +80,14 @@ class Rewrite:
         return "\n".join(lines)
 
 
-def _files(source: str) -> str:
-    """Return a Python expression for the files of the source."""
+def _files(source: str) -> list[str]:
+    """Return the lines of a Python expression for the files of the source, as an argument."""
     if url_of(source) is None:
-        if os.path.exists(source) or not glob.has_magic(source):
-            return json.dumps(source)
-        return f"sorted(glob.glob({json.dumps(source)}, recursive=True))"
-    # pyarrow takes no patterns in URLs: the directory above the pattern replaces the pattern.
-    while glob.has_magic(source):
-        source = source.rpartition("/")[0]
-    return json.dumps(source)
+        if glob.has_magic(source) and not os.path.exists(source):
+            found = text_lines("    ", source, ", recursive=True)")
+            return ["sorted(", "    glob.glob(", *(f"    {line}" for line in found), "),"]
+    else:
+        # pyarrow takes no patterns in URLs: the directory above the pattern replaces the pattern.
+        while glob.has_magic(source):
+            source = source.rpartition("/")[0]
+    return list(text_lines("", source, ","))

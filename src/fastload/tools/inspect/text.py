@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rich.syntax import Syntax
 from rich.text import Text
 
 from fastload.runtime.units import counted, duration_of, size_of
-from fastload.tools.terminal import bar, hint, table
+from fastload.tools.terminal import Table, bar, code, hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -19,8 +18,12 @@ __all__ = ["parts_of"]
 
 _PICTURED_FILES = 12
 _BAR_CELLS = 20
-# A pass that takes less is quick in any layout.
+# A pass that takes less is quick in any layout, but for one that costs this share of the time.
 _SMALL_S = 0.1
+_MUCH = 0.5
+# Columns of a struct are shown as one row if there are so many alike, and each is small.
+_ALIKE = 3
+_SMALL_SHARE = 0.05
 _STORED_WIDTH = 24
 _LIST = "list<"
 
@@ -51,22 +54,42 @@ def parts_of(report: Mapping[str, Any]) -> Iterator[RenderableType]:
     if report["program"]:
         yield ""
         yield Text("to read it", "bold")
-        yield _code(report["program"])
+        yield code(report["program"])
 
 
 def _outputs(report: Mapping[str, Any]) -> Iterator[RenderableType]:
     columns = {column["name"]: column for column in report["columns"]}
-    rows: list[tuple[str | Text, ...]] = []
+    cells: dict[str, tuple[str | Text, ...]] = {}
     for name, field in report["schema"].items():
         lengths = report["lengths"].get(name.partition(".")[0]) if field["depth"] else None
         nulls = _nulls(columns.get(name), field)
-        rows.append((name, _tensor(field), nulls, _spread(lengths) if lengths else ""))
+        cells[name] = _tensor(field), nulls, _spread(lengths) if lengths else ""
+    shown = 3 if any(row[2] for row in cells.values()) else 2
+    rows = [(_group(names), *cells[names[0]][:shown]) for names in _alike(cells)]
     heads = ["output", "tensor", "nulls", "lengths"]
-    if not any(row[3] for row in rows):
-        heads, rows = heads[:3], [row[:3] for row in rows]
-    yield table(heads, rows, numbers=(2,), folding=(0, 1))
+    yield Table(heads[: shown + 1], rows, numbers=(2,), notes=(1, 3)[: shown - 1])
     for name, why in report["refused"].items():
         yield Text(f"{name}: can't be read as it is: {why}", "yellow")
+
+
+def _alike(cells: Mapping[str, tuple[str | Text, ...]]) -> list[list[str]]:
+    """Group the columns of a struct whose cells are equal, in the place of the first of them."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name, row in cells.items():
+        struct, _, below = name.partition(".")
+        key = (struct, *map(str, row)) if below else (name,)
+        groups.setdefault(key, []).append(name)
+    return [
+        part
+        for names in groups.values()
+        for part in ([names] if len(names) >= _ALIKE else [[name] for name in names])
+    ]
+
+
+def _group(names: Sequence[str]) -> str:
+    if len(names) == 1:
+        return names[0]
+    return f"{names[0].partition('.')[0]}.* ({len(names):,})"
 
 
 def _nulls(column: Mapping[str, Any] | None, field: Mapping[str, Any]) -> Text:
@@ -91,23 +114,43 @@ def _tensor(field: Mapping[str, Any]) -> str:
 
 def _storage(report: Mapping[str, Any]) -> RenderableType:
     heads = ["column", "stored as", "bytes", "ratio", "codec", "pages"]
-    rows = [_cells(column) for column in report["columns"]]
-    return table(heads, rows, numbers=(2, 3), folding=(0, 1, 5))
+    columns = {column["name"]: column for column in report["columns"]}
+    cells = {name: _cells(column) for name, column in columns.items()}
+    small = _SMALL_SHARE * sum(column["stored_bytes"] for column in columns.values())
+    # A large column has a row of its own, whatever it is like.
+    kinds = {
+        name: (*row, name if columns[name]["stored_bytes"] > small else "")
+        for name, row in cells.items()
+    }
+    rows = []
+    for names in _alike(kinds):
+        stored, codecs, pages = cells[names[0]]
+        stored_bytes = sum(columns[name]["stored_bytes"] for name in names)
+        page_bytes = sum(columns[name]["page_bytes"] for name in names)
+        size, ratio = size_of(stored_bytes), page_bytes / stored_bytes if stored_bytes else 1.0
+        known = codecs != ""
+        rows.append(
+            (
+                _group(names),
+                stored,
+                size if known else "",
+                f"{ratio:.1f}" if known else "",
+                codecs,
+                pages,
+            )
+        )
+    return Table(heads, rows, numbers=(2, 3), notes=(1, 4, 5))
 
 
-def _cells(column: Mapping[str, Any]) -> tuple[str | Text, ...]:
+def _cells(column: Mapping[str, Any]) -> tuple[str, str, Text]:
+    """Return how a column is stored, its codecs, and its pages."""
     if not column["chunks"]:
-        note = Text("encrypted or damaged", "yellow")
-        return column["name"], column["physical_type"], "", "", "", note
-    ratio = column["page_bytes"] / column["stored_bytes"] if column["stored_bytes"] else 1.0
+        return column["physical_type"], "", Text("encrypted or damaged", "yellow")
     stored = column["physical_type"]
     if column["logical_type"] != "None":
         stored += f" {column['logical_type']}"
     return (
-        column["name"],
         stored if len(stored) <= _STORED_WIDTH else column["physical_type"],
-        size_of(column["stored_bytes"]),
-        f"{ratio:.1f}",
         ", ".join(sorted(column["codecs"])),
         _pages(column),
     )
@@ -153,7 +196,7 @@ def _row_groups(report: Mapping[str, Any]) -> Iterator[RenderableType]:
         groups = f"{counted(len(file['rows']), 'row group')} of {sizes} rows"
         size = size_of(file["bytes"])
         rows.append((file["name"], _cut(file["rows"], share), size, groups))
-    yield table(["file", "", "size", ""], rows, numbers=(2,), folding=(0, 3))
+    yield Table(["file", "", "size", ""], rows, numbers=(2,), notes=(3,))
     more = report["files"] - len(files)
     if more:
         groups = report["row_groups"]
@@ -172,7 +215,7 @@ def _cut(rows: Sequence[int], share: float) -> Text:
     for index, count in enumerate(rows):
         done += count
         end = round(cells * done / sum(rows))
-        # A thin gap shows where a row group ends without colours, too.
+        # A thin gap shows where a row group ends, without colours as well.
         width = max(1, end - begun)
         gap = "▌" if index < len(rows) - 1 and bar(1, 1) != "#" else bar(1, 1)
         drawn.append(bar(1, width - 1) if width > 1 else "", "cyan")
@@ -205,7 +248,7 @@ def _windows(windows: Mapping[str, Any] | None) -> Iterator[RenderableType]:
             f"of memory; windows of {windows['in_order_rows']:,} rows",
         ),
     ]
-    yield table(["memory", "", ""], rows, numbers=(1,))
+    yield Table(["memory", "", ""], rows, numbers=(1,), notes=(2,))
 
 
 def _costs(report: Mapping[str, Any]) -> Iterator[RenderableType]:
@@ -223,21 +266,18 @@ def _costs(report: Mapping[str, Any]) -> Iterator[RenderableType]:
         f"opening column chunks, {duration_of(cost['values'])} decoding{codecs}."
     )
     remote = "://" in report["source"]
+    advice = report["advice"]
     if total < _SMALL_S and not remote:
-        yield "The layout does not matter: the files are small enough."
-        return
-    if not report["advice"]:
+        advice = [each for each in advice if (each["saved_s"] or 0.0) >= _MUCH * total]
+        if not advice:
+            yield "The layout does not matter: the files are small enough."
+            return
+        yield "The files are small, but their layout takes most of this time:"
+    if not advice:
         yield "Nothing to change in this layout."
-    for each in report["advice"]:
+    for each in advice:
         yield hint(f"{each['what']}: {each['cost']}; {each['remedy']}")
     if report["rewrite"]:
         yield ""
         yield Text("to write it anew", "bold")
-        yield _code(report["rewrite"])
-
-
-def _code(text: str) -> RenderableType:
-    """Return Python to paste, whose lines are never broken in a pipe."""
-    code = Syntax(text, "python", theme="ansi_dark", background_color="default").highlight(text)
-    code.rstrip()
-    return code
+        yield code(report["rewrite"])

@@ -26,7 +26,6 @@ from fastload import (
     StorageError,
     UnsupportedTypeError,
 )
-from fastload.testing import assert_same_rows
 from support.lakehouse import (
     deletion_vector,
     delta_field,
@@ -36,6 +35,7 @@ from support.lakehouse import (
     rows_of,
     write_delta,
 )
+from support.same_rows import assert_same_rows
 
 deltalake = needs("deltalake")
 
@@ -396,7 +396,7 @@ def test_errors_say_what_is_missing(tmp_path, monkeypatch):
     source = eval(call, {"fastload": fastload, "table": table})
     assert FastParquetDataset(source).num_rows == len(table.to_pyarrow_table())
     monkeypatch.setitem(sys.modules, "deltalake", None)
-    with pytest.raises(ImportError, match=r"pip install 'fastload\[delta\]'"):
+    with pytest.raises(ImportError, match=r"pip install deltalake"):
         FastParquetDataset(Delta(tmp_path / "t", version=0))
 
 

@@ -28,7 +28,6 @@ from fastload import (
     SourceNotFoundError,
     StorageError,
 )
-from fastload.testing import assert_same_rows
 from support.lakehouse import (
     commit_deletes,
     equality_deletes,
@@ -40,6 +39,7 @@ from support.lakehouse import (
     position_deletes,
     rows_of,
 )
+from support.same_rows import assert_same_rows
 
 needs("pyiceberg")
 needs("sqlalchemy")
@@ -578,7 +578,7 @@ def test_errors_say_what_is_missing(catalog, monkeypatch):
     assert "secret" not in repr(Iceberg("db.t", catalog={"s3.secret-access-key": "secret"}))
     monkeypatch.setitem(sys.modules, "pyiceberg", None)
     monkeypatch.setitem(sys.modules, "pyiceberg.exceptions", None)
-    with pytest.raises(ImportError, match=r"pip install 'fastload\[iceberg\]'"):
+    with pytest.raises(ImportError, match=r"pip install pyiceberg"):
         FastParquetDataset(Iceberg("db.t", catalog=catalog))
 
 

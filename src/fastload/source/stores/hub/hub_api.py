@@ -83,7 +83,7 @@ class HubApi:
         except ImportError as error:
             raise StorageError(
                 "Expected the package huggingface_hub to read hf://, found none: "
-                'run `pip install "fastload[hf]"`'
+                "run `pip install huggingface_hub`"
             ) from error
 
         class Filesystem(HfFileSystem):

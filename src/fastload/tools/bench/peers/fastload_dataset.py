@@ -46,7 +46,7 @@ def dataset_of(work: Work) -> FastParquetDataset:
     """Return the dataset of a Work; options that the Work leaves open have their defaults."""
     return FastParquetDataset(
         list(work.files),
-        nulls="nan",  # as the other loaders have it
+        nulls="zero",  # as the other loaders fill them
         columns=list(work.columns),
         batch_size=work.batch_size,
         shuffle=work.shuffle,

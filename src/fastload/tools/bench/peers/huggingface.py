@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import datasets
+import torch
 
 from fastload.tools.bench.peers.windows import stored_dtypes, table_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    import torch
 
     from fastload.tools.bench.peers import Work
 
@@ -48,7 +47,14 @@ class TorchStream:
         """Yield the batches of one epoch, as `Contender.epoch` describes."""
         rows = _stream(self._work, number).with_format("torch")
         for batch in rows.iter(self._work.batch_size):
-            yield {name: batch[name].to(dtype) for name, dtype in self._dtypes.items()}
+            yield {name: _filled(batch[name]).to(dtype) for name, dtype in self._dtypes.items()}
+
+
+def _filled(column: torch.Tensor | list[torch.Tensor | None]) -> torch.Tensor:
+    """Return a column with 0 for nulls, which are NaN, or None in a list of bools."""
+    if isinstance(column, list):
+        return torch.tensor([0 if value is None else value for value in column])
+    return column.masked_fill(column.isnan(), 0) if column.is_floating_point() else column
 
 
 def _stream(work: Work, epoch: int) -> Any:

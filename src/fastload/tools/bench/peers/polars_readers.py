@@ -38,10 +38,16 @@ class WindowReader:
         ]
         frames = pl.collect_all(scans)
         frame = frames[0] if len(frames) == 1 else pl.concat(frames, rechunk=False)
-        series = [frame.get_column(name) for name in names]
+        series = [_filled(frame.get_column(name)) for name in names]
         if len({tuple(column.chunk_lengths()) for column in series}) > 1:
             series = [column.rechunk() for column in series]
         return {
             name: [lent(chunk.to_numpy()) for chunk in column.get_chunks()]
             for name, column in zip(names, series, strict=True)
         }
+
+
+def _filled(column: pl.Series) -> pl.Series:
+    if not column.null_count():
+        return column
+    return column.fill_null(value=False if column.dtype == pl.Boolean else 0)

@@ -190,9 +190,11 @@ def cut(blocks: Iterable[Block], batch_size: int) -> Iterator[Block]:
 
 
 def arrow_tensor(array: pa.Array) -> torch.Tensor:
-    """Return the values of an array as a tensor; only bools and arrays with nulls are copied."""
-    plain = not pa.types.is_boolean(array.type) and not array.null_count
-    return lent(array.to_numpy(zero_copy_only=plain))
+    """Return the values of an array as a tensor, nulls as 0; bools and filled arrays are copied."""
+    boolean = pa.types.is_boolean(array.type)
+    if array.null_count:
+        array = array.fill_null(False if boolean else 0)
+    return lent(array.to_numpy(zero_copy_only=not boolean))
 
 
 def table_tensors(rows: pa.Table | pa.RecordBatch, names: Iterable[str]) -> Block:

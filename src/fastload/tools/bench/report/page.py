@@ -10,19 +10,16 @@ from typing import TYPE_CHECKING
 from fastload.tools.bench.report.picture import svg
 from fastload.tools.bench.report.text import (
     FIGURES,
-    STAGES,
     figures,
     heading,
     name_of,
     notes,
     source_of,
-    stages,
     waits,
 )
 from fastload.tools.bench.report.verdict import (
     MODES,
     ranked,
-    roof_verdict,
     verdict,
     warnings,
 )
@@ -66,10 +63,6 @@ def _sections(record: Record) -> Iterable[str]:
             caption = "Medians of the epochs after the first"
             heads = ("loader", "version", *FIGURES)
             yield _section(words.capitalize(), _table(caption, heads, rows))
-    if roofs := record["roofline"]:
-        caption = "What reading, decompressing and one copy cost, and what fastload's threads took"
-        table = _table(caption, STAGES, stages(record))
-        yield _section("Distance from the roof", _lines([roof_verdict(roofs)]), table)
     if record["profile"] and record["profile"]["step_s"]:
         yield _section("Waits for data", _lines(waits(record)))
     host = record["host"]

@@ -42,7 +42,6 @@ def to_json(findings: Findings) -> dict[str, Any]:
             }
             for name, mode, reason in findings.left_out
         ],
-        "roofline": findings.roofline and asdict(findings.roofline),
         "profile": findings.profile and asdict(findings.profile),
     }
 

@@ -15,23 +15,20 @@ from fastload.tools.bench.report.verdict import (
     is_kept,
     ranked,
     roof_share,
-    roof_verdict,
     verdict,
     warnings,
 )
-from fastload.tools.terminal import hint, table, warning
+from fastload.tools.terminal import Table, hint, warning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rich.console import RenderableType
-    from rich.table import Table
 
     from fastload.tools.bench.report.verdict import Entry, Record
 
 FIGURES = ("rows/s", "vs best", "1st batch", "memory", "+-", "MB/s", "cores", "of roof")
-STAGES = ("stage", "roof", "fastload", "of roof")
-# The figures that every table has; -v adds the others.
+# The figures that every table has; -v adds the others, and --roofline the last one.
 _BRIEF = 4
 # A spread above is that of a few epochs that something else slowed.
 _MOST_SPREAD = 1.0
@@ -59,10 +56,6 @@ def report(record: Record, *, verbose: bool = False) -> Iterator[RenderableType]
         yield Text(line, "dim")
     for line in hints(record):
         yield hint(line)
-    if record["roofline"]:
-        yield ""
-        yield table(STAGES, stages(record), numbers=(1, 2, 3))
-        yield roof_verdict(record["roofline"])
     if record["profile"] and record["profile"]["step_s"]:
         yield ""
         yield from waits(record)
@@ -86,7 +79,8 @@ def heading(record: Record) -> Iterator[str]:
     workers = f", {counted(data['workers'], 'worker')}" if data["workers"] else ""
     where = "in a store" if "://" in data["files"][0] else "in the page cache"
     yield (
-        f"{host['cpu']}, {counted(host['cores'], 'core')}, torch {host['torch']}; batches of "
+        f"{host['cpu']}, {counted(host['cores'], 'core')}, torch {host['torch']} with "
+        f"{counted(data['threads'] or host['cores'], 'thread')}; batches of "
         f"{data['batch_size']:,} rows{threads}{workers}; files {where}"
     )
 
@@ -112,31 +106,16 @@ def figures(record: Record, entry: Entry) -> tuple[str, ...]:
 def results(record: Record, mode: str, *, verbose: bool = False) -> Table:
     """Return the table of a mode: a line for each contender, the fastest first."""
     entries = ranked(record, mode)
-    shown = len(FIGURES) if verbose else _BRIEF
-    heads = [MODES[mode], *FIGURES[:shown]]
+    shown = [*range(len(FIGURES) - 1 if verbose else _BRIEF)]
+    shown += [len(FIGURES) - 1] if record["roof"] else []
+    heads = [MODES[mode], *(FIGURES[index] for index in shown)]
     rows = []
     for entry in entries:
         ours = entry["family"] == "fastload"
-        texts = (name_of(entry), *figures(record, entry)[:shown])
+        own = figures(record, entry)
+        texts = (name_of(entry), *(own[index] for index in shown))
         rows.append([Text(text, "bold" if ours and j < 3 else "") for j, text in enumerate(texts)])
-    return table(heads, rows, numbers=range(1, len(heads)))
-
-
-def stages(record: Record) -> list[tuple[str, ...]]:
-    """Return the cells of the roofline: for each stage its roof, fastload's time, their ratio.
-
-    Times of fastload's stages are sums over its threads, divided by the number of threads.
-    """
-    roofs = record["roofline"]
-    wall = roofs["threads"]
-    decode_s = roofs["decompress_s"] + roofs["kept_read_s"] + roofs["memcpy_s"]
-    # Kept pages are decompressed already.
-    decode = "decode and write" if roofs["kept_bytes"] else "decompress, decode and write"
-    return [
-        _stage("read", roofs["read_s"], roofs["fastload_read_s"] / wall),
-        _stage(decode, decode_s, roofs["fastload_decode_s"] / wall),
-        _stage("epoch", roofs["roof_s"], roofs["epoch_s"]),
-    ]
+    return Table(heads, rows, numbers=range(1, len(heads)), names=(), notes=(0,))
 
 
 def waits(record: Record) -> Iterator[str]:
@@ -167,15 +146,19 @@ def notes(record: Record, *, verbose: bool = False) -> Iterator[str]:
     if kept:
         yield (
             f"Kept in memory: {size_of(kept)} of decompressed pages, from the first epoch on, "
-            "within memory_budget. The share of the roof is of a roof over such pages: reading "
-            "them in memory, and one copy of the output."
+            "within memory_budget. The others decompress in each epoch."
+        )
+    if record["roof"]:
+        yield (
+            "of roof: 1.00 = reading and decompressing these pages once and copying the output "
+            f"once, {duration_of(record['roof'])} an epoch"
+            + ("; for kept pages, reading them decompressed and copying." if kept else ".")
         )
     for one in record["left_out"]:
         if is_absent(one) and not verbose:
             continue
-        version = f" {one['version']}" if one["version"] else ""
         where = f", {MODES[one['mode']]}" if one["mode"] else ""
-        yield f"Not timed: {one['name']}{version}{where}: {one['reason']}."
+        yield f"Not timed: {one['name']}{where}: {one['reason']}."
     left_out = list(record["dataset"]["left_out"].items())
     shown = left_out if verbose else left_out[:_COLUMNS_NAMED]
     if shown:
@@ -186,8 +169,7 @@ def notes(record: Record, *, verbose: bool = False) -> Iterator[str]:
         yield "Not measured: copies to a GPU, and files that are not in the page cache."
         yield (
             "memory: the largest resident memory of all processes, imports included; +-: half the "
-            "distance between the quartiles of epochs; roof: reading, decompressing and one copy"
-            + (f", {duration_of(record['roof'])} an epoch." if record["roof"] else ".")
+            "distance between the quartiles of epochs."
         )
     if record["dataset"]["workers"]:
         yield "Workers: only contenders that go through DataLoader have workers."
@@ -205,9 +187,3 @@ def source_of(record: Record) -> str:
     files = record["dataset"]["files"]
     name = files[0].rpartition("/")[2]
     return name if len(files) == 1 else f"{name} and {len(files) - 1:,} more"
-
-
-def _stage(name: str, roof_s: float, own_s: float) -> tuple[str, ...]:
-    # Bytes in the page cache are read during decoding: no read stage counts them.
-    share = f"{min(1.0, roof_s / own_s):.2f}" if own_s > 1e-4 else "-"
-    return name, f"{1e3 * roof_s:.1f} ms", f"{1e3 * own_s:.1f} ms", share

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fastload.runtime.units import counted, duration_of, million
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 Record: TypeAlias = dict[str, Any]
 Entry: TypeAlias = dict[str, Any]
@@ -84,7 +87,21 @@ def verdict(record: Record) -> str:
         second = found[1]
         name = second.best and second.best["name"]
         sentences[1] = f"{MODES[second.mode]}, {second.times:.1f}x ({name})"
-    return f"{'; '.join((sentences[0], *map(_lower, sentences[1:])))}."
+    return f"{'; '.join((sentences[0], *map(_lower, sentences[1:])))}.{_of_first_epochs(found)}"
+
+
+def _of_first_epochs(found: Sequence[Comparison]) -> str:
+    """Say in a sentence that kept pages were compared with others that decompress; "" if not."""
+    kept = [one for one in found if one.best and is_kept(one.mine)]
+    if not kept:
+        return ""
+    firsts = ", ".join(
+        f"{MODES[one.mode]} {one.best['first_epoch_s'] / one.mine['first_epoch_s']:.1f}x"
+        for one in kept
+        if one.best and one.mine.get("first_epoch_s")
+    )
+    text = " fastload keeps pages decompressed in memory, and the others decompress in each epoch"
+    return f"{text}; in the first epoch, start included: {firsts}." if firsts else f"{text}."
 
 
 def roof_share(entry: Entry) -> float | None:
@@ -108,15 +125,6 @@ def is_absent(left_out: Entry) -> bool:
     return left_out["version"] is None and "is not installed" in left_out["reason"]
 
 
-def roof_verdict(roofs: Entry) -> str:
-    """Say what bounds fastload, and how near its roof it is, from the record's `roofline`."""
-    share = min(1.0, roofs["roof_s"] / roofs["epoch_s"])  # no share above 1: the times are noisy
-    bound = {"consumer": "Bound by the consumer", "none": "Idle"}
-    name = bound.get(roofs["bottleneck"], f"{roofs['bottleneck'].capitalize()}-bound")
-    over = " over pages kept in memory" if roofs["kept_bytes"] else ""
-    return f"{name}: {100 * share:.0f} % of the roof{over}."
-
-
 def warnings(record: Record) -> list[str]:
     """Return what makes the figures doubtful."""
     lines = []
@@ -135,7 +143,7 @@ def hints(record: Record) -> list[str]:
     lines = [*_limit(record)]
     absent = [one["name"] for one in record["left_out"] if is_absent(one)]
     if absent:
-        lines.append(f"not installed: {', '.join(absent)} (pip install 'fastload[bench]')")
+        lines.append(f"not installed: {', '.join(absent)} (`make peers` in a checkout)")
     if not any(word.startswith("--peers") for word in record["command"]):
         lines.append("--peers all adds every loader that is installed")
     return lines

@@ -1,10 +1,10 @@
-"""The iterator over the batches of one pass over a dataset, with their positions."""
+"""Pass: the iterator over the batches of one pass, which gives each batch its position."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 
@@ -16,17 +16,32 @@ if TYPE_CHECKING:
 
     from fastload.batch.batch import Batch
     from fastload.dataset.epochs import EpochCell
-    from fastload.dataset.passes.feed import Feed
     from fastload.plan.position import Position, WorkerSlot
 
-__all__ = ["EpochIterator"]
+__all__ = ["Pass"]
 
 
 # Saved batches hold a BatchPosition; torch.load must be allowed to make one.
 torch.serialization.add_safe_globals([batch_position_of])
 
 
-class EpochIterator:
+class Batches(Protocol):
+    """The batches of a pass, as `Feed` and `MixedFeed` deliver them.
+
+    Attributes:
+        held: the batch that `next` made, until the pass sets this to None.
+    """
+
+    held: Batch | None
+
+    def next(self, mark: BatchPosition) -> Batch | None:
+        """Return the held batch, or else hold and return the next one; None at the end."""
+
+    def close(self) -> None:
+        """Abandon the batches that are left. Idempotent."""
+
+
+class Pass:
     """The iterator over the batches of one pass.
 
     Args:
@@ -46,7 +61,7 @@ class EpochIterator:
 
     def __init__(
         self,
-        feed: Feed,
+        feed: Batches,
         start: Position,
         part: WorkerSlot,
         cell: EpochCell,
@@ -65,7 +80,6 @@ class EpochIterator:
         self._delivered_before = (start.taken - 1) * part.workers + part.worker + 1
         self._feed = feed
         self.taken = 0
-        self._held: Batch | None = None  # a batch that was not handed out, because of Ctrl-C
         self._ended: str | None = None  # why the pass raises, if something else ended it
         self._handed_out_at: float | None = None
 
@@ -101,7 +115,6 @@ class EpochIterator:
     def close(self) -> None:
         """Abandon the batches that are left, and behave as exhausted from now on. Idempotent."""
         self.finished = True
-        self._held = None
         self._feed.close()
 
     def end(self, cause: str, advice: str) -> None:
@@ -128,10 +141,8 @@ class EpochIterator:
             return None
         if self._handed_out_at is not None:
             self.consuming_s += time.perf_counter() - self._handed_out_at
-        batch = self._held
         try:
-            if batch is None:
-                batch = self._feed.next(self._mark_after(self.taken + 1))
+            batch = self._feed.next(self._mark_after(self.taken + 1))
         except Exception as error:
             # The core raises RuntimeError if another thread closes the scan during the wait.
             if type(error) is RuntimeError and self._is_over():
@@ -145,16 +156,16 @@ class EpochIterator:
             self.close()
             self._is_over()
             return None
-        self._held = batch  # if Ctrl-C ends this call, the next call returns the batch
         if not self._counts:  # a warning was raised as an error, and the pass goes on
             self._set_counts(True)
         self._handed_out_at = time.perf_counter()
+        # If Ctrl-C ends this call before here, the feed holds the batch for the next call.
         self.taken += 1
-        self._held = None
+        self._feed.held = None
         return batch
 
     def _set_counts(self, counts: bool) -> None:
-        self._cell.count(self.start, counts=counts)
+        (self._cell.redo if counts else self._cell.undo)(self.start)
         self._counts = counts
 
     def _is_over(self) -> bool:

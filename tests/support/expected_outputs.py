@@ -25,7 +25,7 @@ from fastload.schema.columns import (
     column_name,
     torch_dtype,
 )
-from fastload.testing.expected_numbers import (
+from support.expected_numbers import (
     ArrowLeaf,
     cast,
     in_unit,

@@ -1,0 +1,9 @@
+"""Encoded images: their sizes, the part of an image to use, and its pixels in a NumPy array.
+
+`decode` needs OpenCV: `pip install opencv-python-headless`. The other functions need no library.
+"""
+
+from fastload.images.boxes import Box, center_box, crop_box, flips
+from fastload.images.pixels import decode, sizes
+
+__all__ = ["Box", "center_box", "crop_box", "decode", "flips", "sizes"]
