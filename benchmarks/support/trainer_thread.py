@@ -55,7 +55,10 @@ class Kept:
 
 
 def compare(
-    batches: Callable[[], Iterable[object]], elsewhere: Sequence[str], server: int, repeats: int
+    batches: Callable[[], Iterable[object]],
+    elsewhere: Sequence[str],
+    server: int | None,
+    repeats: int,
 ) -> Kept:
     """Time the same steps beside loading in this process, and beside loading in another process.
 
@@ -70,7 +73,8 @@ def compare(
         elsewhere: command that loads in another process; the number of batches and the seconds
             are appended. The command prints a line when loading has begun, and runs until it is
             killed.
-        server: number of the server's process, whose CPU time counts as CPU time of loading.
+        server: number of the server's process, whose CPU time counts as CPU time of loading; None
+            = no server.
         repeats: number of measurements of each kind.
     """
     for _ in batches():
@@ -82,15 +86,15 @@ def compare(
     rounds = _rounds(every * batch_s)
     # Steps also run while the next pass is read ahead.
     step_s = rounds * _LOOPS / _speed(batches(), every, rounds, []).loops_per_s
-    pairs = []
+    pairs, servers = [], [] if server is None else [server]
     with _running([*elsewhere, str(every), str(step_s)]) as pid:
         for _ in range(repeats):
             with _stopped(pid):
                 passes = (batches() for _ in range(_PASSES))
-                loading = _speed(itertools.chain.from_iterable(passes), every, rounds, [server])
+                loading = _speed(itertools.chain.from_iterable(passes), every, rounds, servers)
             time.sleep(_REST_S)
             steps = range(_PASSES * count)
-            pairs.append((loading, _speed(steps, every, rounds, [server, pid])))
+            pairs.append((loading, _speed(steps, every, rounds, [*servers, pid])))
     return Kept(
         _median([loading for loading, _ in pairs]),
         _median([other for _, other in pairs]),

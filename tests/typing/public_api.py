@@ -33,7 +33,7 @@ from fastload import (
     vocabulary,
 )
 from fastload.dataset.trace import Trace
-from fastload.images import Box, center_box, crop_box, decode, flips, sizes
+from fastload.images import Box, center_box, crop_box, decode, decode_on, flips, sizes
 from fastload.testing import (
     assert_ranks_agree,
     assert_resumes_exactly,
@@ -108,6 +108,9 @@ for batch in loader:
 
 text = Ragged(torch.zeros(3, dtype=torch.uint8), torch.tensor([0, 1, 3]), "str")
 assert_type(text.to("cpu"), Ragged)
+assert_type(decode_on("cuda", text, 224, seeds=[1, 2], crop="random", flip=True), torch.Tensor)
+pair = decode_on(torch.device("cuda"), text, (224, 192), mode="L", broken="mask")
+assert_type(pair, tuple[torch.Tensor, torch.Tensor])
 
 assert_type(text.to_padded(0, [None, 4]), torch.Tensor)
 

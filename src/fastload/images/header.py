@@ -41,12 +41,14 @@ class Header(NamedTuple):
         width: number of columns that the file stores.
         orientation: EXIF's orientation, 1 to 8. From 5 on, the upright image has its rows where
             the file stores columns.
+        channels: number of channels that a JPEG stores; 3 for another format.
     """
 
     kind: Literal["JPEG", "PNG", "GIF", "WebP"]
     height: int
     width: int
     orientation: int = 1
+    channels: int = 3
 
     @property
     def upright(self) -> tuple[int, int]:
@@ -109,7 +111,7 @@ def _jpeg(data: bytes) -> Header | None:
         (length,) = struct.unpack_from(">H", data, at)
         if marker in _FRAMES:
             height, width = struct.unpack_from(">HH", data, at + 3)
-            return Header("JPEG", height, width, orientation)
+            return Header("JPEG", height, width, orientation, channels=data[at + 7])
         if marker == _APP1 and orientation == 1 and data.startswith(b"Exif\0\0", at + 2):
             orientation = _orientation(data[at + 8 : at + length])
         at += length

@@ -135,7 +135,8 @@ def _decoded(cv2: Any, data: bytes, header: Header, mode: str, factor: int) -> P
             f"Expected {expected[0]} x {expected[1]} pixels, as the header of the {header.kind} "
             f"image says, got {pixels.shape[0]} x {pixels.shape[1]}"
         )
-    return pixels  # type: ignore[no-any-return]  # OpenCV's annotations are not read
+    decoded: Pixels = pixels
+    return decoded
 
 
 def _is_whole(data: bytes, header: Header) -> bool:

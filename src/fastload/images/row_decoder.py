@@ -47,7 +47,7 @@ class RowDecoder:
         if image.layout == "chw":
             pixels = pixels.transpose(1, 2, 0)
         flip = image.flip and flips(seed)
-        box = partial(self._box, seed)
+        box = partial(self.box, seed)
         try:
             decode(data, mode=image.mode, box=box, size=image.sides, flip=flip, out=pixels)
         except ValueError:
@@ -61,7 +61,8 @@ class RowDecoder:
         """Return a digest of all that decides the pixels but the encoded image."""
         return digest(repr(astuple(self.image)), opencv_version())
 
-    def _box(self, seed: int, height: int, width: int) -> tuple[int, int, int, int]:
+    def box(self, seed: int, height: int, width: int) -> tuple[int, int, int, int]:
+        """Return the part to use of an upright image, as (top, left, height, width)."""
         image = self.image
         if image.crop == "random":
             return crop_box(height, width, seed, scale=image.scale, ratio=image.ratio)
