@@ -13,6 +13,7 @@ from fastload.batch.ragged import Ragged
 from fastload.images.gpu_decoder import decode_on_gpu
 from fastload.images.row_decoder import RowDecoder
 from fastload.runtime.cores import available_cores
+from fastload.runtime.fork_gate import gate
 from fastload.schema.image import Image
 
 if TYPE_CHECKING:
@@ -115,7 +116,8 @@ def decode_on(
 
     def is_decoded(row: int, part: torch.Tensor) -> bool:
         try:
-            return decoder(encoded[row], part, drawn[row]) is not False
+            with gate:
+                return decoder(encoded[row], part, drawn[row]) is not False
         except ValueError as error:
             raise ValueError(f"{error} - in row {row} of the batch") from error
 

@@ -8,6 +8,8 @@ from abc import ABC, abstractmethod
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 
+from fastload.runtime.fork_gate import gate
+
 __all__ = ["Job", "StepPool"]
 
 # A thread returns to the executor this often, and the executor refuses it a new turn when the
@@ -118,7 +120,8 @@ class StepPool:
                     self._busy -= 1
                     return
                 job, start, stop = self._waiting.popleft()
-            job.run(start, stop)
+            with gate:
+                job.run(start, stop)
             del job  # as in `run`
         try:
             self._executor.submit(self._take_turn)
