@@ -93,6 +93,8 @@ opened_by_one_word = FastParquetDataset(
 words = vocabulary("a.parquet", "country", min_count=2, max_size=100, filters=[("x", ">", 0)])
 codes = Codes("country", [None, *words], unknown=0)
 photo = Image("image", (224, 192), crop="random", flip=True, mode="L", layout="hwc", scale=(0.5, 1))
+assert_type(photo.shape, tuple[int, int, int])
+assert_type(photo.sides, tuple[int, int])
 photos = FastParquetDataset("images", columns={"photo": photo, "mask": Image("mask", 8, crop=None)})
 history = Pad("items", 50, side="left", keep="last", mask=True, dtype="int64")
 

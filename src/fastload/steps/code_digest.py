@@ -37,15 +37,9 @@ if TYPE_CHECKING:
 __all__ = ["code_digest"]
 
 _PLAIN = (bool, int, float, type(None), tuple, list, dict)  # pickled as they are
-# Objects whose state changes as they are used.
-_CHANGING = (
-    io.IOBase,
-    random.Random,
-    np.random.BitGenerator,
-    np.random.Generator,
-    np.random.RandomState,
-    torch.Generator,
-)
+# Objects whose state changes as they are used, beside NumPy's, whose module takes long to import.
+_CHANGING = (io.IOBase, random.Random, torch.Generator)
+_CHANGING_OF_NUMPY = ("BitGenerator", "Generator", "RandomState")
 _METHODS_IN_C = (types.MethodDescriptorType, types.WrapperDescriptorType)
 # Attributes that define an object which pickle knows by name, or not at all.
 _DEFINED_BY: dict[type, tuple[str, ...]] = {
@@ -149,7 +143,7 @@ class _Pickler(pickle.Pickler):
         parts: tuple[Any, ...]
         if isinstance(value, type):
             parts = ("class", *_class_parts(value))
-        elif isinstance(value, (*_CHANGING, types.ModuleType)):
+        elif isinstance(value, (*_CHANGING, types.ModuleType)) or _is_random_of_numpy(value):
             raise no_digest(value, self._place)
         elif (own := getattr(value, "code_digest", None)) is not None:
             parts = ("own", own())
@@ -201,6 +195,12 @@ class _Pickler(pickle.Pickler):
             return pickled
         # An iterator over a list would count by the list, whose items are still to come.
         return tuple([*part] if hasattr(part, "__next__") else part for part in pickled)
+
+
+def _is_random_of_numpy(value: Any) -> bool:
+    """Return whether a value is a random generator of NumPy."""
+    kinds = (kind for kind in type(value).__mro__ if kind.__module__.startswith("numpy.random"))
+    return any(kind.__name__ in _CHANGING_OF_NUMPY for kind in kinds)
 
 
 def _attributes(value: Any) -> dict[str, Any]:

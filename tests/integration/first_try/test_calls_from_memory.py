@@ -63,7 +63,7 @@ DATASET = {
     "setattr(fastload.mix([ds.__copy__()]), 'weights', [2])": Says(
         r"weights= to fastload\.mix, or make another mix", NO_ATTRIBUTE
     ),
-    "fastload.Image2": Says(r"no attribute 'Image2': dir\(fastload\) lists", NO_ATTRIBUTE),
+    "fastload.Image2": Says(r"no attribute 'Image2': did you mean fastload\.Image\?", NO_ATTRIBUTE),
     "'FastParquetDataset' in dir(fastload), 'numpy' in dir(fastload)": (True, False),
     "fastload.Pad2": Says(r"did you mean fastload\.Pad", NO_ATTRIBUTE),
     "fastload.Dataset": Says(r"fastload\.FastParquetDataset\(source\)", NO_ATTRIBUTE),
