@@ -25,8 +25,8 @@ def server(paths):
         yield server
 
 
-def remote(server, transport, *, retries=4, **options):
-    io = IO(transport=transport, retries=retries, timeout_s=TIMEOUT_S, hole_bytes=4096)
+def remote(server, transport, *, retries=4, timeout_s=TIMEOUT_S, **options):
+    io = IO(transport=transport, retries=retries, timeout_s=timeout_s, hole_bytes=4096)
     return FastParquetDataset(
         "gs://bucket/train/", columns=COLUMNS, io=io, storage_options=server.options, **options
     )
@@ -85,7 +85,8 @@ def test_told(server, transport, status, moment):
 
     def read():
         nonlocal made
-        with remote(server, transport, retries=1) as dataset:
+        # A busy server may answer late; the number of tries is that of the answers alone.
+        with remote(server, transport, retries=1, timeout_s=60) as dataset:
             made = True
             list(dataset)
 
