@@ -28,6 +28,10 @@ class ForkGate:
     """
 
     def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Know no threads and no forks: at first, and in a child of fork()."""
         self._changed = threading.Condition()
         self._inside: set[int] = set()  # threads within a function, by their numbers in Python
         self._native: set[int] = set()  # threads that have been within, by the system's numbers
@@ -62,10 +66,6 @@ class ForkGate:
         with self._changed:
             self._forks -= 1
             self._changed.notify_all()
-
-    def reset(self) -> None:
-        """Forget the threads of the parent, in a child of fork()."""
-        self.__init__()  # type: ignore[misc]
 
     def _ending(self) -> set[int]:
         """Return the threads that have been within, and that Python has forgotten already."""
